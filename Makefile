@@ -1,0 +1,60 @@
+# Everything a newcomer needs is here: python3 >= 3.11 and make are enough to start.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+# Installed packages keep to the tested versions.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test check format lint types imports bench nightly mutants clean
+
+demo: $(VENV)/.demo            ## the whole path, end to end
+	$(BIN)/keyveil demo $(ARGS)
+
+test: $(VENV)/.dev             ## every test and every example in the documentation strings
+	$(BIN)/pytest -q -n 2 -m "not nightly" $(ARGS)
+
+check: format lint types imports test   ## the gate
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+imports: $(VENV)/.dev
+	$(BIN)/lint-imports --no-cache
+
+bench: $(VENV)/.dev            ## speed and theory against measurement; DATA=folder adds the real data sets
+	$(BIN)/python bench/theory.py
+	$(BIN)/python bench/speed.py $(if $(DATA),--data $(DATA))
+
+mutants: $(VENV)/.dev          ## plant faults one at a time; the tests must catch each
+	$(BIN)/python scripts/mutants.py
+
+nightly: $(VENV)/.dev mutants  ## the slow proofs
+	$(BIN)/pytest -q -n 2 -m nightly
+	$(BIN)/python bench/theory.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+
+$(VENV)/.venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "keyveil needs Python 3.11 or newer; set PYTHON=path/to/python3"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -q && apt-get install -yq python3-venv \
+	  && $(PYTHON) -m venv $(VENV); } \
+	  || { echo "could not make a virtual environment; on Debian: apt-get install python3-venv"; exit 1; }
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.venv pyproject.toml constraints.txt
+	$(PIP) --editable '.[collect,cli]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.venv pyproject.toml constraints.txt
+	$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/.demo

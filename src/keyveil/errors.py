@@ -1,0 +1,78 @@
+"""Everything that keyveil refuses, in one tree.
+
+    KeyveilError
+    |-- BudgetError          an epsilon that is no epsilon, or cannot be met
+    |-- DomainError          keys, value ranges or padding lengths that make no question
+    |-- RecordError          a record that is not a mapping of names to numbers
+    |-- MechanismError       unknown mechanism, impossible parameters
+    |-- CampaignError        a campaign file that does not say what it must
+    |-- EntropyError         randomness that must not reach a device
+    |-- TallyError           tallies that do not belong together
+    |-- PairsError           a data file that is not a table of user, key, value
+    `-- ReportRejected       bytes that are no report of this campaign (carries a stable code)
+
+A message says what was expected, what came, where, and what to do next. It never holds a
+private value: what a user holds is named by the rule it broke, not by what it was.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class KeyveilError(Exception):
+    """The base of all refusals; the command line prints it as one sentence and exits with 2."""
+
+
+class BudgetError(KeyveilError):
+    """An epsilon that is not a positive, finite number, or one that cannot be met."""
+
+
+class DomainError(KeyveilError):
+    """Keys, ranges or lengths that do not make a question."""
+
+
+class RecordError(KeyveilError):
+    """A record that is not a mapping of key names to numbers."""
+
+
+class MechanismError(KeyveilError):
+    """A mechanism that does not exist, or parameters that leave it nothing to do."""
+
+
+class CampaignError(KeyveilError):
+    """A campaign file that lacks a field, misspells one, or contradicts itself."""
+
+
+class EntropyError(KeyveilError):
+    """Randomness that must not be used where it was asked for."""
+
+
+class TallyError(KeyveilError):
+    """Tallies or reports that do not belong to the same question."""
+
+
+class PairsError(KeyveilError):
+    """A data file that is not a table of user, key and value."""
+
+
+class Refusal(Enum):
+    """Why a report was refused; the values are stable and appear on the wire."""
+
+    WRONG_LENGTH = "wrong-length"
+    UNKNOWN_VERSION = "unknown-version"
+    WRONG_CAMPAIGN = "wrong-campaign"
+    WRONG_ROUND = "wrong-round"
+    NOT_CANONICAL = "not-canonical"
+
+
+class ReportRejected(KeyveilError):
+    """Bytes that are no report of this campaign.
+
+    >>> str(ReportRejected(Refusal.WRONG_LENGTH, "expected 66 bytes, got 3"))
+    'report refused (wrong-length): expected 66 bytes, got 3'
+    """
+
+    def __init__(self, code: Refusal, detail: str) -> None:
+        super().__init__(f"report refused ({code.value}): {detail}")
+        self.code = code
