@@ -1,0 +1,112 @@
+"""The question's vocabulary: named keys and one range of values.
+
+Keys have codes 0..d-1 in the order of their names' list. Values are mapped linearly from
+[low, high] to [-1, 1]. What a device meets outside that vocabulary is settled by rule, never by an
+exception, because an error that depends on private data would itself be a report:
+
+    a value below low or above high, infinities included   goes to the nearer end
+    a value that is not a number (NaN)                      its pair is left out
+    an unknown key                                          left out, or averaged into `other`
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from keyveil.domain.record import Record, level_of
+from keyveil.errors import DomainError, RecordError
+
+OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """Named keys and the range of their values.
+
+    >>> apps = Domain(keys=("maps", "mail"), value_range=(0.0, 60.0), other=True)
+    >>> apps.n_keys, apps.code_of("mail"), apps.name_of(2)
+    (3, 1, 'other')
+    >>> apps.to_unit(45.0), apps.from_unit(0.5)
+    (0.5, 45.0)
+    >>> apps.encode({"maps": 12.0, "chess": 3.0})
+    <private record>
+    """
+
+    keys: tuple[str, ...]
+    value_range: Sequence[float] = (-1.0, 1.0)
+    other: bool = False
+    _codes: dict[str, int] = field(init=False, repr=False, compare=False, hash=False)
+
+    def __post_init__(self) -> None:
+        names = (*self.keys, OTHER) if self.other else tuple(self.keys)
+        object.__setattr__(self, "keys", tuple(self.keys))
+        object.__setattr__(self, "value_range", _checked_range(self.value_range))
+        object.__setattr__(self, "_codes", _checked_codes(names))
+
+    @property
+    def n_keys(self) -> int:
+        """How many codes there are, `other` included."""
+        return len(self._codes)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of every code, `other` included."""
+        return (*self.keys, OTHER) if self.other else self.keys
+
+    def code_of(self, name: str) -> int | None:
+        """The code of a key; an unknown one has that of `other`, or none."""
+        return self._codes.get(name, self.n_keys - 1 if self.other else None)
+
+    def name_of(self, code: int) -> str:
+        """The name behind a code."""
+        return self.names[code]
+
+    def to_unit(self, value: float) -> float:
+        """The value on the scale [-1, 1], clamped to its ends."""
+        low, high = self.value_range
+        return 2.0 * ((min(max(value, low), high) - low) / (high - low)) - 1.0
+
+    def from_unit(self, unit: float) -> float:
+        """The value that a number on the scale [-1, 1] stands for; not clamped."""
+        low, high = self.value_range
+        return low + (unit + 1.0) / 2.0 * (high - low)
+
+    def encode(self, held: Mapping[str, float]) -> Record:
+        """The private record of what a user holds, by the rules at the top of this file."""
+        units: dict[int, list[float]] = {}
+        for name, value in held.items():
+            if not isinstance(name, str):
+                raise RecordError("every key of a record must be text, one is not; pass str(key)")
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise RecordError("every value of a record must be a number, one is not; pass float(value)")
+            code = self.code_of(name)
+            if code is not None and not math.isnan(value):
+                units.setdefault(code, []).append(self.to_unit(value))
+        return Record.from_levels((code, level_of(sum(vs) / len(vs))) for code, vs in units.items())
+
+
+def _checked_range(value_range: Sequence[float]) -> tuple[float, float]:
+    try:
+        low, high = (float(end) for end in value_range)
+    except (TypeError, ValueError):
+        raise DomainError(f"value_range must be two numbers [low, high], got {value_range!r}") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise DomainError(f"value_range must be finite with low < high, got [{low}, {high}]")
+    if not math.isfinite(high - low):
+        raise DomainError(f"value_range is too wide for 64-bit floats, got [{low}, {high}]")
+    return low, high
+
+
+def _checked_codes(names: tuple[str, ...]) -> dict[str, int]:
+    if not names:
+        raise DomainError("keys must name at least one key, got none, at $.keys")
+    codes: dict[str, int] = {}
+    for code, name in enumerate(names):
+        if not isinstance(name, str) or not name:
+            raise DomainError(f"every key must be a non-empty text, got {name!r}, at $.keys[{code}]")
+        if name in codes:
+            raise DomainError(f'key "{name}" is listed twice, at $.keys[{codes[name]}] and $.keys[{code}]')
+        codes[name] = code
+    return codes

@@ -1,0 +1,66 @@
+"""What one user holds, in the form the mechanisms read.
+
+A record is a tuple of pairs (code, level): the key's code and the value as a chance. `level` is the
+number of 64-bit words, out of 2**64, that round the value up to +1; value -1 has level 0, value 0
+level 2**63, value +1 level 2**64. So no float passes this point, and rounding to a sign is one
+comparison.
+
+Records are private: they print as `<private record>` and do not pickle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, NoReturn
+
+from keyveil.errors import RecordError
+from keyveil.numerics import WORD_BITS
+
+FULL_LEVEL = 1 << WORD_BITS
+HALF_LEVEL = FULL_LEVEL >> 1
+
+
+class Pair(NamedTuple):
+    """A key's code and the chance, in words of 2**64, that its value rounds to +1."""
+
+    code: int
+    level: int
+
+
+def level_of(value: float) -> int:
+    """The level of a value in [-1, 1]; values outside go to the nearer end.
+
+    >>> level_of(-1.0), level_of(0.0) == HALF_LEVEL, level_of(7.5) == FULL_LEVEL
+    (0, True, True)
+    """
+    return int((min(max(value, -1.0), 1.0) + 1.0) * HALF_LEVEL)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Record:
+    """The pairs of one user, ordered by code, one pair a key.
+
+    >>> Record.of({3: 0.5, 1: -1.0})
+    <private record>
+    >>> [pair.code for pair in Record.of({3: 0.5, 1: -1.0}).pairs]
+    [1, 3]
+    """
+
+    pairs: tuple[Pair, ...]
+
+    @classmethod
+    def of(cls, values: dict[int, float]) -> Record:
+        """A record from codes and values that are already in [-1, 1]."""
+        return cls.from_levels((code, level_of(value)) for code, value in values.items())
+
+    @classmethod
+    def from_levels(cls, pairs: Iterable[tuple[int, int]]) -> Record:
+        """A record from codes and levels, in any order."""
+        return cls(tuple(Pair(code, level) for code, level in sorted(pairs)))
+
+    def __repr__(self) -> str:
+        return "<private record>"
+
+    def __reduce__(self) -> NoReturn:
+        raise RecordError("a record is private and is never pickled; send a report instead")

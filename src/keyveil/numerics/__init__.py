@@ -1,0 +1,18 @@
+"""Exact probabilities, entropy sources, intervals: the arithmetic everything else stands on."""
+
+from keyveil.numerics.entropy import Entropy, InsecureSeededEntropy, system_entropy
+from keyveil.numerics.intervals import CONFIDENCE, two_sided_z
+from keyveil.numerics.probability import WORD_BITS, ceil_div, epsilon_above, exp_below, parse_epsilon
+
+__all__ = [
+    "CONFIDENCE",
+    "WORD_BITS",
+    "Entropy",
+    "InsecureSeededEntropy",
+    "ceil_div",
+    "epsilon_above",
+    "exp_below",
+    "parse_epsilon",
+    "system_entropy",
+    "two_sided_z",
+]

@@ -1,0 +1,16 @@
+"""Normal quantiles and the binomial intervals that audits rest on."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+
+CONFIDENCE = 0.95
+
+
+def two_sided_z(confidence: float = CONFIDENCE) -> float:
+    """How many standard errors either side cover `confidence` of a normal law.
+
+    >>> round(two_sided_z(0.95), 4)
+    1.96
+    """
+    return NormalDist().inv_cdf((1 + confidence) / 2)

@@ -1,0 +1,96 @@
+"""How a noised answer becomes bytes whose length depends on the campaign alone.
+
+Two shapes cover every mechanism:
+
+    Trits(n)      n symbols 0, 1, 2 at two bits each, least significant bits first
+    Symbol(size)  one number below `size`, little endian, in the fewest whole bytes
+
+Encoding is canonical: one answer, one byte string. Decoding refuses everything else (the fourth
+two-bit code, set bits behind the last trit, a number out of range).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from keyveil.errors import Refusal, ReportRejected
+
+ABSENT, PLUS, MINUS = 0, 1, 2
+
+_DIGITS = bytes.maketrans(bytes(range(4)), b"0123")
+# _PLACES[i] maps a byte to the trit in its i-th pair of bits.
+_PLACES = [bytes((byte >> (2 * place)) & 3 for byte in range(256)) for place in range(4)]
+
+
+@dataclass(frozen=True, slots=True)
+class Trits:
+    """`length` symbols from {ABSENT, PLUS, MINUS}, as a `bytes` of codes 0, 1, 2.
+
+    >>> Trits(5).encode(bytes([PLUS, MINUS, ABSENT, ABSENT, PLUS])).hex()
+    '0901'
+    >>> list(Trits(5).decode(bytes.fromhex("0901")))
+    [1, 2, 0, 0, 1]
+    """
+
+    length: int
+
+    @property
+    def n_bytes(self) -> int:
+        """Length of the encoded answer."""
+        return (2 * self.length + 7) // 8
+
+    def encode(self, answer: bytes) -> bytes:
+        """Four trits a byte; the first in the lowest bits."""
+        # A base-4 numeral is parsed in linear time, far faster than a loop over trits.
+        return int(answer[::-1].translate(_DIGITS), 4).to_bytes(self.n_bytes, "little")
+
+    def decode(self, payload: bytes) -> bytes:
+        """The trits, or a refusal."""
+        _check_length(payload, self.n_bytes)
+        number = int.from_bytes(payload, "little")
+        if number >> (2 * self.length):
+            raise ReportRejected(Refusal.NOT_CANONICAL, "bits are set behind the last trit")
+        if number & (number >> 1) & int.from_bytes(b"\x55" * self.n_bytes, "little"):
+            raise ReportRejected(Refusal.NOT_CANONICAL, "a trit has the unused code 3")
+        digits = bytearray(self.length)
+        for place in range(4):
+            digits[place::4] = payload.translate(_PLACES[place])[: len(range(place, self.length, 4))]
+        return bytes(digits)
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """One number below `size`.
+
+    >>> Symbol(300).encode(258).hex(), Symbol(300).decode(bytes.fromhex("0201"))
+    ('0201', 258)
+    """
+
+    size: int
+
+    @property
+    def n_bytes(self) -> int:
+        """Length of the encoded answer."""
+        return max(1, ((self.size - 1).bit_length() + 7) // 8)
+
+    def encode(self, answer: int) -> bytes:
+        """The number in the fewest whole bytes that hold every number below `size`."""
+        return answer.to_bytes(self.n_bytes, "little")
+
+    def decode(self, payload: bytes) -> int:
+        """The number, or a refusal."""
+        _check_length(payload, self.n_bytes)
+        number = int.from_bytes(payload, "little")
+        if number >= self.size:
+            raise ReportRejected(Refusal.NOT_CANONICAL, f"expected a symbol below {self.size}")
+        return number
+
+
+Layout = Trits | Symbol
+
+
+def _check_length(payload: bytes, expected: int) -> None:
+    if len(payload) != expected:
+        raise ReportRejected(
+            Refusal.WRONG_LENGTH, f"expected a payload of {expected} bytes, got {len(payload)}"
+        )
