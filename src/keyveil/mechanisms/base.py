@@ -1,0 +1,163 @@
+"""The contract of a mechanism, and the words its parameters share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
+
+from keyveil.domain import Record
+from keyveil.errors import DomainError, MechanismError
+from keyveil.mechanisms.channel import Channel, Exactness, Number
+from keyveil.numerics import WORD_BITS
+from keyveil.report import Layout
+
+# What a mechanism's `perturb` yields: trits as bytes, or one symbol as an integer.
+Answer = Any
+
+
+class Allocation(Enum):
+    """How a budget is shared between the key and the sign."""
+
+    NAIVE = "naive"
+    """epsilon/2 for each, as if the two losses added up; they do not, so budget is left over."""
+    TIGHT = "tight"
+    """epsilon/2 for the sign, and for the key all that the tight composition leaves ([PCKV] eq. 21)."""
+    OPTIMAL = "optimal"
+    """The mechanism's own best split."""
+
+
+class Witness(NamedTuple):
+    """Two records and the answer whose chances under them are furthest apart."""
+
+    first: Record
+    second: Record
+    answer: Answer
+
+
+class Mechanism(Protocol):
+    """A table of probabilities and a way to draw from it.
+
+    Fields are public: they may be logged, published and sent to devices. What is private (the
+    record) and what is secret (the words) only ever arrive as arguments.
+    """
+
+    id: ClassVar[str]
+    allocations: ClassVar[tuple[Allocation, ...]]
+
+    @property
+    def n_keys(self) -> int:
+        """How many keys are asked about."""
+
+    @property
+    def pairs_per_user(self) -> int:
+        """The padding length l; 1 where records are not padded."""
+
+    @property
+    def channel(self) -> Channel:
+        """What a report says about one key."""
+
+    @classmethod
+    def for_epsilon(
+        cls,
+        epsilon: object,
+        *,
+        n_keys: int,
+        pairs_per_user: int = 1,
+        allocation: Allocation | None = None,
+        word_bits: int = WORD_BITS,
+    ) -> Self:
+        """The most truthful instance whose privacy loss is at most `epsilon`."""
+
+    # --- the kernel: what the proof is about ---
+
+    @property
+    def loss(self) -> Fraction:
+        """exp(epsilon) in closed form: no two records' chances of a report differ by a larger factor."""
+
+    def witness(self) -> Witness:
+        """Records and an answer that come as close to `loss` as any."""
+
+    def answers(self) -> Iterator[Answer]:
+        """Every possible answer."""
+
+    def lift(self, answer: Answer, record: Record) -> Fraction:
+        """Pr[answer | record] up to a factor that depends on the answer alone; cheap for any n_keys."""
+
+    def probability(self, answer: Answer, record: Record) -> Fraction:
+        """Pr[answer | record], exactly as `perturb` realises it."""
+
+    # --- the client's side ---
+
+    @property
+    def n_words(self) -> int:
+        """How many random words one report takes, whatever the record."""
+
+    @property
+    def layout(self) -> Layout:
+        """The answer's form on the wire."""
+
+    def perturb(self, record: Record, words: Sequence[int]) -> Answer:
+        """The answer for `record` when the entropy source yields `words`."""
+
+    # --- the collector's side ---
+
+    def view(self, answer: Answer, code: int) -> int | None:
+        """What the answer says of one key: ABSENT, PLUS, MINUS, or None where it was not asked."""
+
+    def debias(
+        self, plus: Number, minus: Number, asked: Number, number: Exactness = float
+    ) -> tuple[Number, Number]:
+        """Unbiased frequency, and unbiased frequency * mean."""
+
+    def variance(self, frequency: Number, asked: Number, users: Number, number: Exactness = float) -> Number:
+        """Variance of a debiased frequency: `asked` of the `users` reports could speak of the key."""
+
+    def expected_asked(self, users: Number, number: Exactness = float) -> Number:
+        """How many of `users` reports can speak of one key, on average."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaddedSampling:
+    """The collector's side of every mechanism that pads, samples one of l slots and asks everybody."""
+
+    n_keys: int
+    pairs_per_user: int
+    channel: Channel
+
+    def __post_init__(self) -> None:
+        check_size(self.n_keys, self.pairs_per_user)
+
+    def debias(
+        self, plus: Number, minus: Number, asked: Number, number: Exactness = float
+    ) -> tuple[Number, Number]:
+        """Unbiased frequency, and frequency * mean."""
+        return self.channel.debias(plus, minus, asked, self.pairs_per_user, number)
+
+    def variance(self, frequency: Number, asked: Number, users: Number, number: Exactness = float) -> Number:
+        """Exact for records of at most l pairs; here everybody is asked, so `users` plays no part."""
+        return self.channel.frequency_variance(frequency, asked, self.pairs_per_user, number)
+
+    def expected_asked(self, users: Number, number: Exactness = float) -> Number:
+        """Every report can speak of every key."""
+        return users
+
+
+def choose(allocation: Allocation | None, allowed: tuple[Allocation, ...]) -> Allocation:
+    """The allocation asked for, or the default; refuses one that the mechanism does not have."""
+    if allocation is None:
+        return allowed[0]
+    if allocation not in allowed:
+        known = ", ".join(each.value for each in allowed)
+        raise MechanismError(f'no allocation "{allocation.value}" here; expected one of {known}')
+    return allocation
+
+
+def check_size(n_keys: int, pairs_per_user: int) -> None:
+    """Refuse a domain without keys and a padding length below one."""
+    if n_keys < 1:
+        raise DomainError(f"expected at least one key, got {n_keys}")
+    if pairs_per_user < 1:
+        raise DomainError(f"pairs_per_user must be at least 1, got {pairs_per_user}")

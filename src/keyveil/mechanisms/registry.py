@@ -1,0 +1,59 @@
+"""Mechanisms by id.
+
+An id's kernel never changes; a new kernel is a new id. `pckv-ue:naive` names a mechanism and an
+allocation other than its default.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from keyveil.errors import MechanismError
+from keyveil.mechanisms.base import Allocation, Mechanism
+from keyveil.mechanisms.ks_ue import KsUe
+from keyveil.mechanisms.kvue import KvUe
+from keyveil.mechanisms.pckv_grr import PckvGrr
+from keyveil.mechanisms.pckv_ue import PckvUe
+from keyveil.mechanisms.privkv import PrivKv
+from keyveil.numerics import WORD_BITS
+
+_CLASSES: tuple[type[Mechanism], ...] = (PrivKv, KvUe, PckvUe, PckvGrr, KsUe)
+
+REGISTRY: Mapping[str, type[Mechanism]] = MappingProxyType({cls.id: cls for cls in _CLASSES})
+
+
+def build(
+    name: str, epsilon: object, *, n_keys: int, pairs_per_user: int = 1, word_bits: int = WORD_BITS
+) -> Mechanism:
+    """The mechanism called `name` at `epsilon`.
+
+    >>> build("pckv-ue", 1.0, n_keys=10).n_keys
+    10
+    >>> build("pckv-eu", 1.0, n_keys=10)
+    Traceback (most recent call last):
+        ...
+    keyveil.errors.MechanismError: unknown mechanism "pckv-eu"; did you mean "pckv-ue"?
+    """
+    cls, allocation = find(name)
+    return cls.for_epsilon(
+        epsilon, n_keys=n_keys, pairs_per_user=pairs_per_user, allocation=allocation, word_bits=word_bits
+    )
+
+
+def find(name: str) -> tuple[type[Mechanism], Allocation | None]:
+    """The class behind a name, and the allocation the name asks for."""
+    mechanism_id, colon, wanted = name.partition(":")
+    if mechanism_id not in REGISTRY:
+        near = difflib.get_close_matches(mechanism_id, REGISTRY, n=1, cutoff=0.5)
+        hint = f'did you mean "{near[0]}"?' if near else f"known are {', '.join(REGISTRY)}"
+        raise MechanismError(f'unknown mechanism "{mechanism_id}"; {hint}')
+    cls = REGISTRY[mechanism_id]
+    if not colon:
+        return cls, None
+    for allocation in cls.allocations:
+        if allocation.value == wanted:
+            return cls, allocation
+    known = ", ".join(allocation.value for allocation in cls.allocations)
+    raise MechanismError(f'"{mechanism_id}" has no allocation "{wanted}"; expected one of {known}')
