@@ -1,0 +1,151 @@
+"""A campaign: one question asked of a population.
+
+A campaign is public and immutable. Its canonical JSON is hashed; the hash is its id and is bound
+into every report, so a report can never be counted under another question. Changing anything makes
+a new campaign.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from keyveil.domain import Domain
+from keyveil.errors import CampaignError, DomainError, KeyveilError
+from keyveil.mechanisms import Mechanism, build
+from keyveil.numerics import parse_epsilon
+from keyveil.report import CAMPAIGN_BYTES
+
+if TYPE_CHECKING:
+    from keyveil.release import Release
+    from keyveil.tally import Tally
+
+_REQUIRED = ("name", "epsilon", "keys", "value_range", "pairs_per_user", "mechanism")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Campaign:
+    """What is asked, of which keys, at which epsilon, by which mechanism.
+
+    >>> apps = Campaign(name="apps", epsilon=1.0, keys=("maps", "mail"), value_range=(0, 60),
+    ...                 pairs_per_user=2, mechanism="pckv-ue")
+    >>> apps.domain.n_keys, apps.build().id, len(apps.id)
+    (2, 'pckv-ue', 64)
+    """
+
+    name: str
+    epsilon: float
+    keys: Sequence[str]
+    value_range: Sequence[float]
+    pairs_per_user: int
+    mechanism: str
+    other: bool = False
+    owner: str = ""
+    purpose: str = ""
+    expires: str = ""
+
+    def __post_init__(self) -> None:
+        for field_name in ("name", "mechanism", "owner", "purpose", "expires"):
+            _expect(getattr(self, field_name), str, "text", field_name)
+        _expect(self.other, bool, "true or false", "other")
+        if isinstance(self.pairs_per_user, bool) or not isinstance(self.pairs_per_user, int):
+            raise CampaignError(f"pairs_per_user must be a whole number, got {self.pairs_per_user!r}")
+        if not isinstance(self.keys, (list, tuple)):
+            raise CampaignError(f"keys must be a list of texts, got {type(self.keys).__name__}, at $.keys")
+        parse_epsilon(self.epsilon)
+        object.__setattr__(self, "epsilon", float(self.epsilon))
+        object.__setattr__(self, "keys", tuple(self.keys))
+        object.__setattr__(self, "value_range", self.domain.value_range)
+        self.build()
+
+    @classmethod
+    def load(cls, path: str | Path) -> Campaign:
+        """The campaign in a TOML or JSON file; `keys_file` names a text file with one key a line."""
+        path = Path(path)
+        try:
+            text = path.read_text(encoding="utf-8")
+            data = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+        except OSError as error:
+            raise CampaignError(f"cannot read {path}: {error.strerror}") from None
+        except (UnicodeDecodeError, json.JSONDecodeError, tomllib.TOMLDecodeError) as error:
+            raise CampaignError(f"{path} is neither TOML nor JSON: {error}") from None
+        if not isinstance(data, dict):
+            raise CampaignError(f"{path} must hold a table of fields, got {type(data).__name__}")
+        try:
+            return cls.from_fields(data, folder=path.parent)
+        except KeyveilError as error:
+            raise type(error)(f"{error}, in {path.name}") from None
+
+    @classmethod
+    def from_fields(cls, data: Mapping[str, Any], folder: Path | None = None) -> Campaign:
+        """The campaign that a parsed file describes; unknown and missing fields are refused."""
+        given = dict(data)
+        keys_file = given.pop("keys_file", None)
+        if keys_file is not None:
+            if "keys" in given:
+                raise CampaignError("give keys or keys_file, not both")
+            given["keys"] = _read_keys((folder or Path()) / str(keys_file))
+        unknown = sorted(set(given) - {field.name for field in fields(cls)})
+        if unknown:
+            raise CampaignError(f'unknown field "{unknown[0]}", at $.{unknown[0]}')
+        for field_name in _REQUIRED:
+            if field_name not in given:
+                raise CampaignError(f'field "{field_name}" is missing, at $.{field_name}')
+        return cls(**given)
+
+    @cached_property
+    def canonical_json(self) -> str:
+        """One byte string a campaign: sorted fields, no spaces."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    @cached_property
+    def id(self) -> str:
+        """SHA-256 of the canonical JSON, in hexadecimal."""
+        return hashlib.sha256(self.canonical_json.encode()).hexdigest()
+
+    @property
+    def tag(self) -> bytes:
+        """The half of the id that every report carries."""
+        return bytes.fromhex(self.id)[:CAMPAIGN_BYTES]
+
+    @cached_property
+    def domain(self) -> Domain:
+        """The keys and their range."""
+        return Domain(keys=tuple(self.keys), value_range=self.value_range, other=self.other)
+
+    def build(self) -> Mechanism:
+        """The mechanism, calibrated to the campaign's epsilon."""
+        return build(
+            self.mechanism, self.epsilon, n_keys=self.domain.n_keys, pairs_per_user=self.pairs_per_user
+        )
+
+    def tally(self, reports: Iterable[bytes]) -> Tally:
+        """The sum of `reports`; one that does not belong here is refused by its position."""
+        from keyveil.tally import tally_reports
+
+        return tally_reports(self, reports)
+
+    def estimate(self, tally: Tally, *, post: str = "none") -> Release:
+        """What the tally says about every key, with 95 % intervals."""
+        from keyveil.release import release
+
+        return release(self, tally, post=post)
+
+
+def _expect(value: object, kind: type, wanted: str, field_name: str) -> None:
+    if not isinstance(value, kind):
+        raise CampaignError(f"{field_name} must be {wanted}, got {type(value).__name__}, at $.{field_name}")
+
+
+def _read_keys(path: Path) -> tuple[str, ...]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DomainError(f"cannot read keys_file {path.name}: {error}") from None
+    return tuple(line.strip() for line in lines if line.strip())

@@ -1,0 +1,88 @@
+"""From a tally to unbiased numbers with standard errors.
+
+    frequency   unbiased; may lie outside [0, 1]
+    signed      unbiased for frequency * mean; the two linear parts everything else is made of
+    mean        signed / frequency on the scale [-1, 1]; consistent, undefined (NaN) where frequency <= 0
+
+Standard errors plug the estimate into the mechanism's own variance. A key that no report could
+speak of has frequency 0 and an infinite standard error: nothing is known of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyveil.errors import TallyError
+from keyveil.mechanisms import Mechanism
+from keyveil.numerics import CONFIDENCE, two_sided_z
+from keyveil.tally import Tally
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Estimates:
+    """Per-key estimates on the scale [-1, 1], and the names of the steps that shaped them."""
+
+    n_reports: int
+    asked: NDArray[np.int64]
+    frequency: Floats
+    frequency_se: Floats
+    signed: Floats
+    mean: Floats
+    mean_se: Floats
+    steps: tuple[str, ...] = ()
+
+    def frequency_interval(self, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
+        """Wald interval around the unbiased frequency; not cut to [0, 1]."""
+        reach = two_sided_z(confidence) * self.frequency_se
+        return self.frequency - reach, self.frequency + reach
+
+    def mean_interval(self, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
+        """Delta-method interval within [-1, 1]; all of it where the key may have no holder at all."""
+        reach = two_sided_z(confidence) * self.mean_se
+        known = self.frequency_interval(confidence)[0] > 0
+        low = np.where(known, np.clip(self.mean - reach, -1.0, 1.0), -1.0)
+        high = np.where(known, np.clip(self.mean + reach, -1.0, 1.0), 1.0)
+        return low, high
+
+    def after(self, step: str, *, frequency: Floats, mean: Floats) -> Estimates:
+        """These estimates with a post-processing step's point values; errors stay the raw ones'."""
+        return replace(self, frequency=frequency, mean=mean, steps=(*self.steps, step))
+
+
+def estimate(mechanism: Mechanism, tally: Tally) -> Estimates:
+    """Unbiased frequencies and consistent means of every key.
+
+    >>> from keyveil.mechanisms import build
+    >>> m = build("pckv-ue", 4, n_keys=1)
+    >>> e = estimate(m, Tally(question="q", n_reports=100, plus=[48], minus=[2], asked=[100]))
+    >>> bool(0.9 < e.frequency[0] < 1.1 and 0.9 < e.mean[0] < 1.0)
+    True
+    """
+    if tally.plus.size != mechanism.n_keys:
+        raise TallyError(f"expected a tally of {mechanism.n_keys} keys, got {tally.plus.size}")
+    heard = tally.asked > 0
+    asked = np.maximum(tally.asked, 1)
+    users = max(tally.n_reports, 2)
+    frequency, signed = mechanism.debias(tally.plus, tally.minus, asked)
+    frequency, signed = np.where(heard, frequency, 0.0), np.where(heard, signed, 0.0)
+    variance = mechanism.variance(np.clip(frequency, 0.0, 1.0), asked, users)
+    held = frequency > 0
+    divisor = np.where(held, frequency, 1.0)
+    mean = np.where(held, signed / divisor, np.nan)
+    mean_variance = mechanism.channel.mean_variance(
+        np.minimum(divisor, 1.0), np.clip(np.nan_to_num(mean), -1.0, 1.0), asked, mechanism.pairs_per_user
+    )
+    return Estimates(
+        n_reports=tally.n_reports,
+        asked=tally.asked,
+        frequency=frequency,
+        frequency_se=np.where(heard, np.sqrt(np.maximum(variance, 0.0)), np.inf),
+        signed=signed,
+        mean=mean,
+        mean_se=np.where(held, np.sqrt(np.maximum(mean_variance, 0.0)), np.inf),
+    )

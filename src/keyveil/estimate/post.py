@@ -1,0 +1,50 @@
+"""Steps that trade bias for plausibility. Each has a name; a release lists those it went through."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from keyveil.errors import MechanismError
+from keyveil.estimate.estimates import Estimates
+
+Step = Callable[[Estimates], Estimates]
+
+
+def none(raw: Estimates) -> Estimates:
+    """The unbiased numbers as they are."""
+    return raw
+
+
+def clip(raw: Estimates) -> Estimates:
+    """The papers' correction ([PCKV] Algorithm 4).
+
+    The frequency is cut to [1/n, 1]; the shares of holders with sign + and - are cut to between 0
+    and that frequency; the mean is their difference over it, so it lies in [-1, 1]. Where nothing
+    is cut, nothing changes. For rare keys the mean is worth little: it piles up at -1, 0 and 1.
+    A key that was never asked about gets frequency 0 and mean 0.
+    """
+    heard = raw.asked > 0
+    frequency = np.clip(raw.frequency, 1.0 / np.maximum(raw.asked, 1), 1.0)
+    up = np.clip((raw.frequency + raw.signed) / 2, 0.0, frequency)
+    down = np.clip((raw.frequency - raw.signed) / 2, 0.0, frequency)
+    return raw.after(
+        "clip",
+        frequency=np.where(heard, frequency, 0.0),
+        mean=np.where(heard, (up - down) / frequency, 0.0),
+    )
+
+
+STEPS: Mapping[str, Step] = MappingProxyType({"none": none, "clip": clip})
+
+
+def step(name: str) -> Step:
+    """The post-processing step called `name`."""
+    if name not in STEPS:
+        near = difflib.get_close_matches(name, STEPS, n=1)
+        hint = f'did you mean "{near[0]}"?' if near else f"known are {', '.join(STEPS)}"
+        raise MechanismError(f'unknown post-processing step "{name}"; {hint}')
+    return STEPS[name]

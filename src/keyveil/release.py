@@ -1,0 +1,128 @@
+"""What is published: numbers, intervals, the budget that paid for them, and how they were made."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from keyveil.errors import TallyError
+from keyveil.estimate import Estimates, estimate, step
+from keyveil.numerics import CONFIDENCE, epsilon_above
+
+if TYPE_CHECKING:
+    from keyveil.campaign import Campaign
+    from keyveil.domain import Domain
+    from keyveil.tally import Tally
+
+COLUMNS = (
+    "key",
+    "frequency",
+    "frequency_se",
+    "frequency_low",
+    "frequency_high",
+    "mean",
+    "mean_se",
+    "mean_low",
+    "mean_high",
+)
+
+# A spreadsheet runs a cell that begins with one of these as a formula.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Release:
+    """One row a key, in the value's own units, and the metadata that makes it believable.
+
+    Intervals are 95 % and always those of the unprocessed estimates. A mean that cannot be told is
+    null; its interval is the whole range.
+    """
+
+    columns: dict[str, Any]
+    metadata: dict[str, Any]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The table as one dictionary a key; what is not finite becomes None."""
+        return [
+            dict(zip(COLUMNS, (_finite(cell) for cell in row), strict=True))
+            for row in zip(*(self.columns[name] for name in COLUMNS), strict=True)
+        ]
+
+    def to_json(self) -> str:
+        """Metadata and rows."""
+        return json.dumps({"metadata": self.metadata, "rows": self.rows()}, ensure_ascii=False)
+
+    def to_csv(self) -> str:
+        """The table as CSV; names that a spreadsheet would run are quoted with an apostrophe."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for row in self.rows():
+            name = row["key"]
+            row["key"] = f"'{name}" if name.startswith(_FORMULA) else name
+            writer.writerow("" if cell is None else cell for cell in row.values())
+        return out.getvalue()
+
+    def to_arrow(self) -> Any:
+        """A pyarrow table; the metadata travels in its schema (needs the `analysis` extra)."""
+        import pyarrow as pa
+
+        table = pa.table({name: list(self.columns[name]) for name in COLUMNS})
+        return table.replace_schema_metadata({"keyveil": json.dumps(self.metadata)})
+
+    def to_pandas(self) -> Any:
+        """A pandas data frame (needs pandas)."""
+        return self.to_arrow().to_pandas()
+
+
+def release(campaign: Campaign, tally: Tally, *, post: str = "none") -> Release:
+    """The release of a campaign's tally."""
+    if tally.question != campaign.id:
+        raise TallyError(f"expected a tally of campaign {campaign.id[:12]}, got one of {tally.question[:12]}")
+    mechanism = campaign.build()
+    raw = estimate(mechanism, tally)
+    shaped = step(post)(raw)
+    return Release(
+        columns=_columns(campaign.domain, raw, shaped),
+        metadata={
+            "campaign": campaign.id,
+            "name": campaign.name,
+            "mechanism": campaign.mechanism,
+            "epsilon": campaign.epsilon,
+            "epsilon_exact": epsilon_above(mechanism.loss),
+            "users": tally.n_reports,
+            "confidence": CONFIDENCE,
+            "post": list(shaped.steps),
+        },
+    )
+
+
+def _columns(domain: Domain, raw: Estimates, shaped: Estimates) -> dict[str, Any]:
+    low, high = domain.value_range
+    scale = (high - low) / 2
+    middle = (high + low) / 2
+    frequency_low, frequency_high = raw.frequency_interval()
+    mean_low, mean_high = raw.mean_interval()
+    numbers = {
+        "frequency": shaped.frequency,
+        "frequency_se": raw.frequency_se,
+        "frequency_low": frequency_low,
+        "frequency_high": frequency_high,
+        "mean": middle + scale * shaped.mean,
+        "mean_se": scale * raw.mean_se,
+        "mean_low": middle + scale * mean_low,
+        "mean_high": middle + scale * mean_high,
+    }
+    return {"key": list(domain.names), **{name: np.asarray(column) for name, column in numbers.items()}}
+
+
+def _finite(cell: Any) -> Any:
+    if isinstance(cell, str):
+        return cell
+    return float(cell) if math.isfinite(cell) else None
