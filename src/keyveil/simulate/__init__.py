@@ -1,0 +1,24 @@
+"""Exact, fast simulation of whole populations: data, tally laws, metrics, experiments.
+
+`read_pairs` and the demo's population live in `simulate.pairs` and `simulate.apps`, because only
+they need more than numpy.
+"""
+
+from keyveil.simulate.experiment import Cell, run
+from keyveil.simulate.laws import draw_tally, perturb_all
+from keyveil.simulate.metrics import Errors, measure, ncr, top_keys
+from keyveil.simulate.population import Population, insecure_generator, synthetic
+
+__all__ = [
+    "Cell",
+    "Errors",
+    "Population",
+    "draw_tally",
+    "insecure_generator",
+    "measure",
+    "ncr",
+    "perturb_all",
+    "run",
+    "synthetic",
+    "top_keys",
+]

@@ -1,0 +1,130 @@
+"""Whole populations as flat arrays: who holds what, and how much.
+
+User u holds the pairs offsets[u] .. offsets[u + 1] - 1; their codes ascend. Values are on the scale
+[-1, 1]; `value_range` says what they stand for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyveil.domain import Record
+from keyveil.errors import PairsError
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def insecure_generator(*seed: int) -> np.random.Generator:
+    """A repeatable numpy generator for simulation; never for a device."""
+    return np.random.default_rng(np.random.SeedSequence(seed))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Population:
+    """The truth about every user, for simulation only."""
+
+    names: Sequence[str]
+    offsets: Ints
+    codes: Ints
+    values: Floats
+    value_range: tuple[float, float] = (-1.0, 1.0)
+    repeated_rows: int = 0
+
+    @classmethod
+    def from_pairs(
+        cls,
+        users: Ints,
+        codes: Ints,
+        values: Floats,
+        *,
+        n_users: int,
+        names: Sequence[str],
+        value_range: tuple[float, float] = (-1.0, 1.0),
+    ) -> Population:
+        """Pairs in any order, values in [-1, 1]; repeated (user, key) rows are averaged."""
+        d = len(names)
+        cell, inverse, count = np.unique(users * d + codes, return_inverse=True, return_counts=True)
+        if cell.size < users.size:
+            values = np.bincount(inverse, weights=values, minlength=cell.size) / count
+        else:
+            values = values[np.argsort(inverse)]
+        owners = cell // d
+        return cls(
+            names=names,
+            offsets=np.concatenate(([0], np.cumsum(np.bincount(owners, minlength=n_users)))),
+            codes=cell % d,
+            values=values,
+            value_range=value_range,
+            repeated_rows=int((count[count > 1]).sum()),
+        )
+
+    @property
+    def n_users(self) -> int:
+        """How many users there are, those who hold nothing included."""
+        return self.offsets.size - 1
+
+    @property
+    def n_keys(self) -> int:
+        """How many keys are asked about."""
+        return len(self.names)
+
+    @property
+    def sizes(self) -> Ints:
+        """How many pairs each user holds."""
+        return np.diff(self.offsets)
+
+    def typical_size(self) -> int:
+        """The 90th percentile of record sizes, at least 1: the papers' rule for the padding length."""
+        return max(1, int(np.quantile(self.sizes, 0.9, method="inverted_cdf")))
+
+    def frequency(self) -> Floats:
+        """The share of users who hold each key."""
+        share: Floats = np.bincount(self.codes, minlength=self.n_keys) / self.n_users
+        return share
+
+    def mean(self) -> Floats:
+        """The mean value among holders on the scale [-1, 1]; NaN where nobody holds the key."""
+        holders = np.bincount(self.codes, minlength=self.n_keys)
+        total = np.bincount(self.codes, weights=self.values, minlength=self.n_keys)
+        mean: Floats = np.divide(total, holders, out=np.full(self.n_keys, np.nan), where=holders > 0)
+        return mean
+
+    def records(self) -> Iterator[Record]:
+        """Every user's record, for the slow path through the real client."""
+        for start, stop in zip(self.offsets[:-1], self.offsets[1:], strict=True):
+            yield Record.of(
+                dict(zip(self.codes[start:stop].tolist(), self.values[start:stop].tolist(), strict=True))
+            )
+
+
+def synthetic(
+    *, users: int, keys: int, pairs_per_user: int = 1, skew: float = 1.0, seed: int = 0
+) -> Population:
+    """Power-law popularity (key k has weight 1/(k+1)**skew), values around a mean of each key's own.
+
+    With more than one pair per user, sizes are uniform on 0..pairs_per_user; a key drawn twice by
+    one user counts once, so records never exceed `pairs_per_user`.
+
+    >>> p = synthetic(users=100, keys=10, pairs_per_user=3, seed=1)
+    >>> p.n_users, p.n_keys, bool(p.sizes.max() <= 3)
+    (100, 10, True)
+    """
+    if users < 1 or keys < 1 or pairs_per_user < 1:
+        raise PairsError("a population needs at least one user, one key and one pair per user")
+    rng = insecure_generator(seed)
+    weights = 1.0 / np.arange(1, keys + 1) ** skew
+    sizes = (
+        rng.integers(0, pairs_per_user + 1, users) if pairs_per_user > 1 else np.ones(users, dtype=np.int64)
+    )
+    owners = np.repeat(np.arange(users), sizes)
+    drawn = rng.choice(keys, size=owners.size, p=weights / weights.sum())
+    centres = rng.uniform(-0.8, 0.8, keys)
+    values = np.clip(centres[drawn] + rng.normal(0.0, 0.3, owners.size), -1.0, 1.0)
+    return Population.from_pairs(
+        owners, drawn, values, n_users=users, names=[f"key-{k}" for k in range(keys)]
+    )
