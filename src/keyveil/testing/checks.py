@@ -1,0 +1,270 @@
+"""What every mechanism owes, as checks that anyone can run on their own.
+
+Each check takes a mechanism class, builds small instances, and raises AssertionError with a reason.
+They are exact wherever enumeration reaches: kernels as fractions, samplers word for word. Sizes are
+powers of two where equality is asked for, so that 1/l and 1/d are whole numbers of words.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import pickle
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from types import MappingProxyType
+
+from keyveil.audit import closed_form_loss, enumerate_loss
+from keyveil.domain import Record
+from keyveil.errors import MechanismError
+from keyveil.mechanisms import Channel, Mechanism
+from keyveil.numerics import InsecureSeededEntropy, exp_below, parse_epsilon
+from keyveil.report import MINUS, PLUS
+from keyveil.simulate import perturb_all, synthetic
+from keyveil.tally import count
+
+Check = Callable[[type[Mechanism]], None]
+
+EPSILONS = ("0.1", "0.5", "1", "2", "4")
+
+
+def check_mechanism(cls: type[Mechanism]) -> None:
+    """Run every check on a mechanism class.
+
+    >>> from keyveil.mechanisms import REGISTRY
+    >>> check_mechanism(REGISTRY["pckv-grr"])
+    """
+    for check in CHECKS.values():
+        check(cls)
+
+
+# --- the kernel ---
+
+
+def rows_sum_to_one(cls: type[Mechanism]) -> None:
+    """The chances of all answers add up to one, exactly, for every record."""
+    for mechanism in _instances(cls, ("1",), ((1, 1), (3, 1), (3, 2), (2, 3))):
+        for record in _records(mechanism.n_keys):
+            total = sum(mechanism.probability(answer, record) for answer in mechanism.answers())
+            assert total == 1, f"{mechanism}: the row of one record sums to {float(total)}"
+
+
+def lift_is_proportional(cls: type[Mechanism]) -> None:
+    """`lift` and `probability` differ by a factor that depends on the answer alone."""
+    for mechanism in _instances(cls, ("1",), ((2, 1), (3, 2))):
+        for answer in mechanism.answers():
+            factors = {
+                mechanism.probability(answer, record) / mechanism.lift(answer, record)
+                for record in _records(mechanism.n_keys)
+            }
+            assert len(factors) == 1, f"{mechanism}: lift is not proportional to probability"
+
+
+def loss_is_within_epsilon(cls: type[Mechanism]) -> None:
+    """The enumerated loss is at most e**epsilon with no tolerance, and never above the closed form."""
+    for epsilon in EPSILONS:
+        for mechanism in _instances(cls, (epsilon,), ((1, 1), (2, 1), (3, 2), (2, 3))):
+            loss = enumerate_loss(mechanism).ratio
+            assert loss <= exp_below(parse_epsilon(epsilon)), f"{mechanism}: loss exceeds epsilon {epsilon}"
+            assert loss <= mechanism.loss, f"{mechanism}: loss exceeds its closed form"
+
+
+def closed_form_is_reached(cls: type[Mechanism]) -> None:
+    """Where two full records fit into the domain, enumeration and witness reach the closed form."""
+    for mechanism in _instances(cls, ("0.5", "2"), ((2, 1), (4, 2))):
+        assert enumerate_loss(mechanism).ratio == mechanism.loss, f"{mechanism}: closed form is not reached"
+        method = closed_form_loss(mechanism).method
+        assert method == "closed form, reached", f"{mechanism}: its witness misses the closed form"
+
+
+# --- the client's side ---
+
+
+def sampler_is_kernel(cls: type[Mechanism]) -> None:
+    """`perturb` over all tuples of short words gives each answer exactly as often as the kernel says."""
+    tried = 0
+    for n_keys, pairs_per_user in ((1, 1), (2, 1), (2, 2), (3, 2)):
+        mechanism = _with_short_words(cls, n_keys, pairs_per_user)
+        if mechanism is None:
+            continue
+        tried += 1
+        words, drawn = range(mechanism.channel.words), mechanism.n_words
+        for record in _records(n_keys):
+            seen = Counter(mechanism.perturb(record, tup) for tup in itertools.product(words, repeat=drawn))
+            for answer in mechanism.answers():
+                share = Fraction(seen[answer], len(words) ** drawn)
+                assert share == mechanism.probability(answer, record), f"{mechanism}: sampler is not kernel"
+    assert tried, f"{cls.__name__}: no instance is small enough to be tried word for word"
+
+
+def length_tells_nothing(cls: type[Mechanism]) -> None:
+    """Every record takes the same number of words and makes a report of the same length."""
+    entropy = InsecureSeededEntropy(1)
+    for mechanism in _instances(cls, ("1",), ((7, 1), (7, 3))):
+        layout = mechanism.layout
+        for record in _records(mechanism.n_keys):
+            words = entropy(mechanism.n_words)
+            payload = layout.encode(mechanism.perturb(record, words))
+            assert len(payload) == layout.n_bytes, f"{mechanism}: report length depends on the record"
+
+
+def wire_round_trips(cls: type[Mechanism]) -> None:
+    """Every answer survives the wire, and no two share their bytes."""
+    for mechanism in _instances(cls, ("1",), ((1, 1), (5, 2))):
+        layout = mechanism.layout
+        sent = {layout.encode(answer): answer for answer in mechanism.answers()}
+        assert len(sent) == sum(1 for _ in mechanism.answers()), f"{mechanism}: two answers share their bytes"
+        for payload, answer in sent.items():
+            assert layout.decode(payload) == answer, f"{mechanism}: an answer does not survive the wire"
+
+
+# --- the collector's side ---
+
+
+def debias_inverts(cls: type[Mechanism]) -> None:
+    """Debiasing the expected counts returns frequency and frequency * mean, exactly."""
+    for mechanism in _instances(cls, ("1",), ((2, 1), (2, 2), (4, 2))):
+        records = _short_records(mechanism)
+        for code in range(mechanism.n_keys):
+            law = [_view_law(mechanism, record, code) for record in records]
+            plus, minus, asked = (
+                sum(view.get(said, Fraction(0)) for view in law for said in group)
+                for group in ((PLUS,), (MINUS,), (0, PLUS, MINUS))
+            )
+            frequency, signed = mechanism.debias(plus, minus, asked, number=Fraction)
+            levels = [pair.level for record in records for pair in record.pairs if pair.code == code]
+            values = [Fraction(level, 2**63) - 1 for level in levels]
+            assert frequency == Fraction(len(levels), len(records)), f"{mechanism}: frequency is biased"
+            assert signed == sum(values, Fraction(0)) / len(records), f"{mechanism}: means are biased"
+
+
+def variance_is_exact(cls: type[Mechanism]) -> None:
+    """The variance of a frequency equals the one of the joint law of a few users, given who was asked."""
+    for mechanism in _instances(cls, ("1",), ((2, 1), (2, 2), (4, 2))):
+        records, code = _short_records(mechanism)[:6], 0
+        law = _asked_and_reported(mechanism, records, code)
+        holders = sum(pair.code == code for record in records for pair in record.pairs)
+        for asked in sorted({asked for asked, _ in law if asked > 0}):
+            given = {reported: chance for (n, reported), chance in law.items() if n == asked}
+            estimates = {
+                reported: mechanism.debias(Fraction(reported), Fraction(0), asked, number=Fraction)[0]
+                for reported in given
+            }
+            total = sum(given.values())
+            mean = sum(given[r] * estimates[r] for r in given) / total
+            variance = sum(given[r] * (estimates[r] - mean) ** 2 for r in given) / total
+            frequency = Fraction(holders, len(records))
+            claimed = mechanism.variance(frequency, asked, Fraction(len(records)), number=Fraction)
+            assert mean == frequency, f"{mechanism}: frequency is biased given {asked} were asked"
+            assert variance == claimed, f"{mechanism}: variance {float(claimed)}, is {float(variance)}"
+
+
+def tally_counts_views(cls: type[Mechanism]) -> None:
+    """The vectorised tally counts what `view` says of each key, and parts add up to the whole."""
+    population = synthetic(users=300, keys=7, pairs_per_user=3, seed=4)
+    for mechanism in _instances(cls, ("1",), ((7, 1), (7, 3))):
+        payloads = list(perturb_all(mechanism, population, InsecureSeededEntropy(2)))
+        whole = count(mechanism, payloads, question="q")
+        answers = [mechanism.layout.decode(payload) for payload in payloads]
+        for code in range(mechanism.n_keys):
+            said = Counter(mechanism.view(answer, code) for answer in answers)
+            heard = (said[PLUS], said[MINUS], len(answers) - said[None])
+            counted = (whole.plus[code], whole.minus[code], whole.asked[code])
+            assert heard == counted, f"{mechanism}: key {code} heard {heard}, tallied {counted}"
+        some, rest = (count(mechanism, part, question="q") for part in (payloads[:100], payloads[100:]))
+        assert some + rest == whole, f"{mechanism}: parts do not add up to the whole"
+
+
+# --- the object ---
+
+
+def is_a_public_value(cls: type[Mechanism]) -> None:
+    """Instances are frozen, equal by value, and survive pickle and repr."""
+    for mechanism in _instances(cls, ("1",), ((3, 2),)):
+        assert pickle.loads(pickle.dumps(mechanism)) == mechanism, f"{mechanism}: does not pickle"  # noqa: S301
+        rebuilt = eval(repr(mechanism), {cls.__name__: cls, "Channel": Channel})  # noqa: S307
+        assert rebuilt == mechanism, f"{mechanism}: repr does not rebuild it"
+        try:
+            setattr(mechanism, "n_keys", 1)  # noqa: B010
+        except dataclasses.FrozenInstanceError:
+            continue
+        raise AssertionError(f"{mechanism}: is not frozen")
+
+
+CHECKS: Mapping[str, Check] = MappingProxyType(
+    {
+        check.__name__: check
+        for check in (
+            rows_sum_to_one,
+            lift_is_proportional,
+            loss_is_within_epsilon,
+            closed_form_is_reached,
+            sampler_is_kernel,
+            length_tells_nothing,
+            wire_round_trips,
+            debias_inverts,
+            variance_is_exact,
+            tally_counts_views,
+            is_a_public_value,
+        )
+    }
+)
+
+
+def _instances(
+    cls: type[Mechanism], epsilons: Sequence[str], sizes: Sequence[tuple[int, int]]
+) -> Iterator[Mechanism]:
+    """One instance per epsilon, size and allocation."""
+    for epsilon, (n_keys, pairs_per_user), allocation in itertools.product(epsilons, sizes, cls.allocations):
+        yield cls.for_epsilon(epsilon, n_keys=n_keys, pairs_per_user=pairs_per_user, allocation=allocation)
+
+
+def _with_short_words(cls: type[Mechanism], n_keys: int, pairs_per_user: int) -> Mechanism | None:
+    """An instance whose reports take at most 16 random bits in all, if one exists."""
+    n_words = cls.for_epsilon(3, n_keys=n_keys, pairs_per_user=pairs_per_user).n_words
+    try:
+        return cls.for_epsilon(3, n_keys=n_keys, pairs_per_user=pairs_per_user, word_bits=16 // n_words)
+    except MechanismError:
+        return None
+
+
+def _records(n_keys: int) -> list[Record]:
+    """Nothing, one key at either end, two keys, all keys; values at the ends and between."""
+    values = itertools.cycle((1.0, -1.0, 0.25))
+    wanted = [(), (0,), (n_keys - 1,), (0, n_keys - 1), tuple(range(n_keys))]
+    return [Record.of({code: next(values) for code in codes}) for codes in dict.fromkeys(wanted)]
+
+
+def _short_records(mechanism: Mechanism) -> list[Record]:
+    """Records that padding does not truncate."""
+    values = itertools.cycle((1.0, -1.0, 0.25, -0.5))
+    codes = range(mechanism.n_keys)
+    wanted = [c for size in range(mechanism.pairs_per_user + 1) for c in itertools.combinations(codes, size)]
+    return [Record.of({code: next(values) for code in held}) for held in wanted]
+
+
+def _view_law(mechanism: Mechanism, record: Record, code: int) -> dict[int | None, Fraction]:
+    """The exact law of what one report says of one key."""
+    law: dict[int | None, Fraction] = defaultdict(Fraction)
+    for answer in mechanism.answers():
+        law[mechanism.view(answer, code)] += mechanism.probability(answer, record)
+    return law
+
+
+def _asked_and_reported(
+    mechanism: Mechanism, records: Sequence[Record], code: int
+) -> dict[tuple[int, int], Fraction]:
+    """The joint law of how many users were asked about a key and how many reported it."""
+    joint: dict[tuple[int, int], Fraction] = {(0, 0): Fraction(1)}
+    for record in records:
+        law = _view_law(mechanism, record, code)
+        reported = law.get(PLUS, Fraction(0)) + law.get(MINUS, Fraction(0))
+        silent, unasked = law.get(0, Fraction(0)), law.get(None, Fraction(0))
+        grown: dict[tuple[int, int], Fraction] = defaultdict(Fraction)
+        for (asked, heard), chance in joint.items():
+            grown[asked + 1, heard + 1] += chance * reported
+            grown[asked + 1, heard] += chance * silent
+            grown[asked, heard] += chance * unasked
+        joint = {cell: chance for cell, chance in grown.items() if chance}
+    return joint
