@@ -1,0 +1,137 @@
+"""`keyveil simulate`: what a collection would have found, on data whose truth is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from keyveil.errors import BudgetError, DomainError, MechanismError
+
+if TYPE_CHECKING:
+    from keyveil.simulate import Cell
+
+
+@click.command()
+@click.argument("pairs", type=click.Path(path_type=Path))
+@click.option(
+    "--mechanism", required=True, help="One or more ids, separated by commas (see keyveil mechanisms)."
+)
+@click.option("--epsilon", required=True, help="One or more budgets, separated by commas.")
+@click.option(
+    "--pairs-per-user", type=int, help="The padding length l; the 90th percentile of sizes if left out."
+)
+@click.option("--repeats", type=int, default=5, show_default=True, help="Independent runs a cell.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Repeats the same draws."
+)
+@click.option("--top", type=int, default=50, show_default=True, help="How many top keys to score apart.")
+@click.option("--value-range", help="LO,HI; the data's own extremes if left out.")
+@click.option("--clamp", is_flag=True, help="Move values outside --value-range to its ends.")
+@click.option("--post", default="clip", show_default=True, help="Post-processing step: clip or none.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), help="Write results and SVG plots here."
+)
+def simulate(
+    pairs: Path,
+    mechanism: str,
+    epsilon: str,
+    pairs_per_user: int | None,
+    repeats: int,
+    seed: int,
+    top: int,
+    value_range: str | None,
+    clamp: bool,
+    post: str,
+    as_json: bool,
+    out: Path | None,
+) -> None:
+    """Run mechanisms on the users in PAIRS (Parquet or CSV: user, key, value) and score them.
+
+    Errors of means are on the scale [-1, 1]; keys nobody holds are left out of them.
+    """
+    from keyveil.cli.console import progress
+    from keyveil.numerics import parse_epsilon
+    from keyveil.simulate import run
+    from keyveil.simulate.pairs import read_pairs
+
+    names = _split(mechanism)
+    if not names:
+        raise MechanismError("--mechanism must name at least one mechanism")
+    epsilons = [float(parse_epsilon(text, where="--epsilon")) for text in _split(epsilon)]
+    if not epsilons:
+        raise BudgetError("--epsilon must give at least one budget")
+    population = read_pairs(pairs, value_range=_parse_range(value_range), clamp=clamp)
+    if population.repeated_rows:
+        click.echo(f"averaged {population.repeated_rows} rows that repeat a (user, key)", err=True)
+    with progress("simulating", len(names) * len(epsilons) * max(repeats, 1)) as advance:
+        cells = run(
+            population,
+            names,
+            epsilons,
+            pairs_per_user=pairs_per_user,
+            repeats=repeats,
+            seed=seed,
+            top=top,
+            post=post,
+            progress=lambda label: advance(label=label),
+        )
+    if out is not None:
+        from keyveil.simulate.plot import write_results
+
+        for path in write_results(cells, out, source=pairs.name):
+            click.echo(f"wrote {path}", err=True)
+    if as_json:
+        click.echo(json.dumps([cell.to_fields() for cell in cells], indent=2))
+    else:
+        _print(cells)
+
+
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _parse_range(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise DomainError(f"--value-range must be two numbers LO,HI, got {text!r}") from None
+    if not low < high < float("inf") or low == float("-inf"):
+        raise DomainError(f"--value-range must be finite with LO below HI, got {text!r}")
+    return low, high
+
+
+def _print(cells: list[Cell]) -> None:
+    from keyveil.cli.console import output, table
+
+    first = cells[0]
+    title = (
+        f"{first.users:,} users, {first.keys:,} keys, l = {first.pairs_per_user}, post: {first.post}, "
+        f"{first.repeats} repeats; value ± standard error"
+    )
+    shown = ("frequency_mse", "mean_mse", "frequency_mse_top", "mean_mse_top", "precision_top", "ncr_top")
+    columns = (
+        "mechanism",
+        "epsilon",
+        *(name.replace("_top", f" top {first.top}") for name in shown),
+        "seconds",
+    )
+    rows = [
+        (
+            cell.mechanism,
+            f"{cell.epsilon:g}",
+            *(_with_error(getattr(cell.errors, name), getattr(cell.standard_errors, name)) for name in shown),
+            f"{cell.seconds:.2f}",
+        )
+        for cell in cells
+    ]
+    output().print(table(title, columns, rows))
+
+
+def _with_error(value: float, error: float) -> str:
+    return f"{value:.3g}" if error != error else f"{value:.3g} ±{error:.1g}"
