@@ -82,7 +82,7 @@ class Domain:
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise RecordError("every value of a record must be a number, one is not; pass float(value)")
             code = self.code_of(name)
-            if code is not None and not math.isnan(value):
+            if code is not None and value == value:  # NaN is the one number that differs from itself
                 units.setdefault(code, []).append(self.to_unit(value))
         return Record.from_levels((code, level_of(sum(vs) / len(vs))) for code, vs in units.items())
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Self
 
-from keyveil.mechanisms.base import Allocation, choose
+from keyveil.mechanisms.base import Allocation, check_size, choose
 from keyveil.mechanisms.channel import Channel
 from keyveil.mechanisms.indexed import SampledIndex
 from keyveil.numerics import WORD_BITS, ceil_div, exp_below, parse_epsilon
@@ -47,6 +47,7 @@ class KvUe(SampledIndex):
     ) -> Self:
         """The most truthful instance whose privacy loss is at most `epsilon`; l plays no part."""
         choose(allocation, cls.allocations)
+        check_size(n_keys, pairs_per_user)
         words = 1 << word_bits
         lie = ceil_div(words, exp_below(parse_epsilon(epsilon)) + 2)
         channel = Channel(keep=words - 2 * lie, flip=lie, fake=lie, word_bits=word_bits)

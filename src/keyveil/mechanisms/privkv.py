@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Self
 
-from keyveil.mechanisms.base import Allocation, choose
+from keyveil.mechanisms.base import Allocation, check_size, choose
 from keyveil.mechanisms.channel import Channel
 from keyveil.mechanisms.indexed import SampledIndex
 from keyveil.numerics import WORD_BITS, ceil_div, exp_below, parse_epsilon
@@ -48,6 +48,7 @@ class PrivKv(SampledIndex):
     ) -> Self:
         """The paper's split by default; `pairs_per_user` plays no part, records are not padded."""
         budget = parse_epsilon(epsilon)
+        check_size(n_keys, pairs_per_user)
         if choose(allocation, cls.allocations) is Allocation.TIGHT:
             sign_odds = exp_below(budget)
             key_odds = (sign_odds + 1) / 2

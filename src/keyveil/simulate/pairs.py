@@ -61,8 +61,7 @@ def _read_table(path: Path) -> Any:
     if path.stat().st_size == 0:
         raise PairsError(f"{path.name} is empty; expected the columns user, key, value")
     try:
-        read = pyarrow.csv.read_csv if path.suffix == ".csv" else pyarrow.parquet.read_table
-        table = read(path)
+        table = _read_csv(path) if path.suffix == ".csv" else pyarrow.parquet.read_table(path)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OSError) as error:
         kind = "CSV" if path.suffix == ".csv" else "Parquet"
         raise PairsError(f"{path.name} is not a readable {kind} file: {str(error).splitlines()[0]}") from None
@@ -75,6 +74,12 @@ def _read_table(path: Path) -> Any:
     if table.num_rows == 0:
         raise PairsError(f"{path.name} has no rows; expected one row a pair")
     return table.select(COLUMNS)
+
+
+def _read_csv(path: Path) -> Any:
+    # Only an empty cell is no answer; "nan" in a column of values is a mistake that must be seen.
+    options = pyarrow.csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
+    return pyarrow.csv.read_csv(path, convert_options=options)
 
 
 def _codes(column: Any) -> tuple[Ints, Any]:

@@ -1,5 +1,6 @@
 """The contract of a mechanism, shipped as checks."""
 
 from keyveil.testing.checks import CHECKS, Check, check_mechanism
+from keyveil.testing.laws import Z, chi_square_z, tally_cell, tally_law
 
-__all__ = ["CHECKS", "Check", "check_mechanism"]
+__all__ = ["CHECKS", "Check", "Z", "check_mechanism", "chi_square_z", "tally_cell", "tally_law"]

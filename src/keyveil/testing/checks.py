@@ -21,8 +21,9 @@ from keyveil.errors import MechanismError
 from keyveil.mechanisms import Channel, Mechanism
 from keyveil.numerics import InsecureSeededEntropy, exp_below, parse_epsilon
 from keyveil.report import MINUS, PLUS
-from keyveil.simulate import perturb_all, synthetic
+from keyveil.simulate import draw_tally, insecure_generator, perturb_all, synthetic
 from keyveil.tally import count
+from keyveil.testing.laws import Z, chi_square_z, tally_cell, tally_law
 
 Check = Callable[[type[Mechanism]], None]
 
@@ -176,6 +177,22 @@ def tally_counts_views(cls: type[Mechanism]) -> None:
         assert some + rest == whole, f"{mechanism}: parts do not add up to the whole"
 
 
+def simulation_follows_the_law(cls: type[Mechanism]) -> None:
+    """Fast tallies and tallies of real reports both follow the exact joint law (fixed seed, z = 5)."""
+    population = synthetic(users=4, keys=2, pairs_per_user=2, seed=3)
+    rng, entropy = insecure_generator(1), InsecureSeededEntropy(1)
+    for mechanism in _instances(cls, ("2",), ((2, 2),)):
+        law = tally_law(mechanism, list(population.records()))
+        fast = (draw_tally(mechanism, population, rng) for _ in range(6000))
+        slow = (
+            count(mechanism, list(perturb_all(mechanism, population, entropy)), question="q")
+            for _ in range(3000)
+        )
+        for name, tallies in (("fast", fast), ("slow", slow)):
+            z = chi_square_z(law, map(tally_cell, tallies))
+            assert z < Z, f"{mechanism}: {name} tallies are {z:.1f} standard errors off their law"
+
+
 # --- the object ---
 
 
@@ -206,6 +223,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
             debias_inverts,
             variance_is_exact,
             tally_counts_views,
+            simulation_follows_the_law,
             is_a_public_value,
         )
     }

@@ -1,0 +1,134 @@
+"""Plant ten faults, one at a time, in a copy of the package; the tests must catch each.
+
+    python scripts/mutants.py            prints "10 of 10 caught" and exits with 0
+
+A fault is a replacement in one file. The tests run against the copy and stop at the first failure.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A replacement that must make a test fail."""
+
+    name: str
+    file: str
+    right: str
+    wrong: str
+
+
+FAULTS = (
+    Fault(
+        "a flipped comparison",
+        "mechanisms/unary.py",
+        "PLUS if w < fake else",
+        "PLUS if w > fake else",
+    ),
+    Fault(
+        "p for q: a lie told as often as the truth",
+        "mechanisms/channel.py",
+        "if word < self.keep:",
+        "if word < self.flip:",
+    ),
+    Fault(
+        "one position never noised",
+        "mechanisms/unary.py",
+        "        return bytes(answer)\n",
+        "        answer[-1] = ABSENT\n        return bytes(answer)\n",
+    ),
+    Fault(
+        "rounding away from privacy",
+        "numerics/probability.py",
+        "math.ceil(Fraction(numerator)",
+        "math.floor(Fraction(numerator)",
+    ),
+    Fault(
+        "an exponential just above instead of just below",
+        "numerics/probability.py",
+        "(1 - Fraction(2, 10**48))",
+        "(1 + Fraction(2, 10**48))",
+    ),
+    Fault(
+        "a dummy too few",
+        "mechanisms/response.py",
+        "self.n_keys + pick(dummy, self.pairs_per_user, bits)",
+        "self.n_keys + pick(dummy, max(1, self.pairs_per_user - 1), bits)",
+    ),
+    Fault(
+        "an off-by-one key",
+        "mechanisms/response.py",
+        "2 * (lie >= 2 * key)",
+        "2 * (lie > 2 * key)",
+    ),
+    Fault(
+        "a reused random word",
+        "mechanisms/unary.py",
+        "round_to_sign(sampled.level, rounding, bits)",
+        "round_to_sign(sampled.level, slot, bits)",
+    ),
+    Fault(
+        "the sampling term left out of the variance, as in the papers",
+        "mechanisms/channel.py",
+        "(noise + owners + frequency * (l - 1)) / asked",
+        "(noise + owners) / asked",
+    ),
+    Fault(
+        "simulated counts of the wrong sign",
+        "simulate/laws.py",
+        "return up_kept + down_flipped + fake_up, down_kept",
+        "return up_kept + up_flipped + fake_up, down_kept",
+    ),
+)
+
+
+def is_caught(fault: Fault) -> bool:
+    """Whether some test fails once the fault is in."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+        target = source / "keyveil" / fault.file
+        text = target.read_text(encoding="utf-8")
+        if text.count(fault.right) != 1:
+            sys.exit(f"{fault.name}: expected its text once in {fault.file}, found {text.count(fault.right)}")
+        target.write_text(text.replace(fault.right, fault.wrong), encoding="utf-8")
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "2", "-p", "no:cacheprovider"]
+        run = subprocess.run(
+            [*command, "-m", "not nightly", str(ROOT / "tests")],
+            env={**os.environ, "PYTHONPATH": str(source)},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
+    # 1: tests ran and failed. Anything else (usage, collection) is no catch but a broken script.
+    if run.returncode not in (0, 1):
+        sys.exit(f"{fault.name}: pytest could not run\n{run.stdout}{run.stderr}")
+    return run.returncode == 1
+
+
+def main() -> None:
+    """Try every fault and say how many were caught."""
+    caught = 0
+    for number, fault in enumerate(FAULTS, start=1):
+        started = time.perf_counter()
+        found = is_caught(fault)
+        caught += found
+        verdict = "caught" if found else "MISSED"
+        print(f"{number:2}  {verdict}  {fault.name}  ({time.perf_counter() - started:.0f} s)", flush=True)
+    print(f"{caught} of {len(FAULTS)} caught")
+    sys.exit(caught != len(FAULTS))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+import subprocess
+import sys
+
+import pytest
+
+from keyveil import Campaign
+from keyveil.client import Reporter
+from keyveil.errors import EntropyError
+from keyveil.mechanisms import REGISTRY
+from keyveil.numerics import InsecureSeededEntropy, system_entropy
+
+
+def campaign(mechanism):
+    return Campaign(
+        name="apps",
+        epsilon=1.0,
+        keys=tuple(f"app-{i}" for i in range(40)),
+        value_range=(0, 60),
+        pairs_per_user=3,
+        mechanism=mechanism,
+    )
+
+
+def test_importing_the_client_loads_the_standard_library_and_keyveil_alone():
+    code = (
+        "import sys; before = set(sys.modules); import keyveil.client; "
+        "print(*sorted({m.partition('.')[0] for m in set(sys.modules) - before}))"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    strangers = set(loaded.split()) - set(sys.stdlib_module_names) - {"keyveil"}
+    assert "keyveil" in loaded
+    assert not strangers
+
+
+@pytest.mark.parametrize("mechanism", REGISTRY)
+def test_every_record_takes_the_same_words_and_makes_the_same_length(mechanism):
+    drawn = []
+
+    def counting(n_words):
+        drawn.append(n_words)
+        return system_entropy(n_words)
+
+    reporter = Reporter(campaign(mechanism), entropy=counting)
+    odd = [{}, {"app-3": 1.0}, {"unknown": 5.0}, {"app-1": float("nan")}, {f"app-{i}": i for i in range(40)}]
+    lengths = {len(reporter.report(held)) for held in odd for _ in range(20)}
+    assert len(lengths) == 1
+    assert len(set(drawn)) == 1
+    assert len(drawn) == 100
+
+
+def test_seeded_entropy_is_refused_on_a_device():
+    with pytest.raises(EntropyError, match="must not draw repeatable noise"):
+        Reporter(campaign("pckv-ue"), entropy=InsecureSeededEntropy(1))
+
+
+def test_reports_differ_every_time():
+    reporter = Reporter(campaign("pckv-ue"))
+    assert len({reporter.report({"app-1": 3.0}) for _ in range(50)}) == 50

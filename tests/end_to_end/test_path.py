@@ -1,0 +1,155 @@
+"""One process, the whole path: campaign file, devices, tally, release."""
+
+import csv
+import io
+import json
+import math
+
+import pytest
+
+from keyveil import Campaign
+from keyveil.client import Reporter
+from keyveil.errors import CampaignError, KeyveilError, Refusal, ReportRejected, TallyError
+from keyveil.mechanisms import REGISTRY
+from keyveil.simulate.apps import APPS, app_minutes
+
+TOML = """
+name = "apps"
+epsilon = 4.0
+keys = ["maps", "mail", "=cmd()"]
+value_range = [0, 60]
+pairs_per_user = 1
+mechanism = "{mechanism}"
+"""
+
+
+def load(tmp_path, text):
+    path = tmp_path / "campaign.toml"
+    path.write_text(text)
+    return Campaign.load(path)
+
+
+@pytest.mark.parametrize("mechanism", REGISTRY)
+def test_the_truth_comes_back_within_its_intervals(tmp_path, mechanism):
+    campaign = load(tmp_path, TOML.format(mechanism=mechanism))
+    reporter = Reporter(campaign)
+    holders = 3000
+    reports = [reporter.report({"maps": 45.0}) for _ in range(holders)] + [reporter.report({})] * 0
+    reports += [reporter.report({"mail": 15.0}) for _ in range(holders)]
+    tally = campaign.tally(reports[:1000]) + campaign.tally(reports[1000:])
+    release = campaign.estimate(tally)
+    maps, mail, unused = release.rows()
+    # Six standard errors: this test draws from the operating system, so it must not flake.
+    assert abs(maps["frequency"] - 0.5) < 6 * maps["frequency_se"]
+    assert abs(maps["mean"] - 45) < 6 * maps["mean_se"]
+    assert abs(mail["mean"] - 15) < 6 * mail["mean_se"]
+    assert abs(unused["frequency"]) < 6 * unused["frequency_se"]
+    assert release.metadata["users"] == 2 * holders
+    assert release.metadata["campaign"] == campaign.id
+    assert release.metadata["epsilon_exact"] <= 4.0
+    assert release.metadata["post"] == []
+
+
+def test_every_device_owns_a_key_so_a_replay_shows_as_two(tmp_path):
+    """With words of zeros everybody tells the truth: counts of 1 are exactly-once, 2 a replay."""
+    campaign = Campaign(
+        name="glass",
+        epsilon=2.0,
+        keys=APPS,
+        value_range=(0, 1),
+        pairs_per_user=1,
+        mechanism="pckv-grr",
+    )
+    truthful = Reporter(campaign, entropy=lambda n_words: [0] * n_words)
+    reports = [truthful.report({app: 1.0}) for app in APPS]
+    assert campaign.tally(reports).plus.tolist() == [1] * len(APPS)
+    replayed = campaign.tally([*reports, reports[7]])
+    assert replayed.plus[7] == 2
+
+
+def test_releases_export_in_every_form(tmp_path):
+    campaign = load(tmp_path, TOML.format(mechanism="ks-ue"))
+    reporter = Reporter(campaign)
+    release = campaign.estimate(
+        campaign.tally(reporter.report({"maps": 30.0}) for _ in range(500)), post="clip"
+    )
+    parsed = json.loads(release.to_json())
+    assert parsed["metadata"]["post"] == ["clip"]
+    table = list(csv.DictReader(io.StringIO(release.to_csv())))
+    assert [row["key"] for row in table] == ["maps", "mail", "'=cmd()"]
+    assert float(table[0]["frequency"]) == parsed["rows"][0]["frequency"]
+    arrow = release.to_arrow()
+    assert arrow.column("frequency").to_pylist()[0] == parsed["rows"][0]["frequency"]
+    assert json.loads(arrow.schema.metadata[b"keyveil"]) == parsed["metadata"]
+    assert release.to_pandas().shape == (3, 9)
+
+
+def test_an_empty_tally_releases_unknowns_not_numbers(tmp_path):
+    campaign = load(tmp_path, TOML.format(mechanism="pckv-ue"))
+    row = campaign.estimate(campaign.tally([])).rows()[0]
+    assert row["mean"] is None
+    assert row["frequency_se"] is None
+    assert (row["mean_low"], row["mean_high"]) == (0, 60)
+    assert not any(isinstance(cell, float) and math.isnan(cell) for cell in row.values())
+
+
+def test_reports_and_tallies_of_another_campaign_are_refused(tmp_path):
+    one = load(tmp_path, TOML.format(mechanism="pckv-ue"))
+    other = load(tmp_path, TOML.format(mechanism="ks-ue"))
+    with pytest.raises(ReportRejected, match="report 1 answers campaign") as refusal:
+        one.tally([Reporter(one).report({}), Reporter(other).report({})])
+    assert refusal.value.code is Refusal.WRONG_CAMPAIGN
+    with pytest.raises(TallyError, match="expected a tally of campaign"):
+        one.estimate(other.tally([]))
+
+
+def test_the_id_is_the_canonical_hash_and_any_change_changes_it(tmp_path):
+    one = load(tmp_path, TOML.format(mechanism="pckv-ue"))
+    (tmp_path / "same.json").write_text(one.canonical_json)
+    assert Campaign.load(tmp_path / "same.json").id == one.id
+    assert load(tmp_path, TOML.format(mechanism="pckv-ue").replace("4.0", "4.5")).id != one.id
+
+
+def test_keys_may_come_from_a_file_of_lines(tmp_path):
+    (tmp_path / "keys.txt").write_text("maps\nmail\n\n")
+    text = TOML.format(mechanism="kvue").replace(
+        'keys = ["maps", "mail", "=cmd()"]', 'keys_file = "keys.txt"'
+    )
+    assert load(tmp_path, text).keys == ("maps", "mail")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("epsilon = 4.0", "epsilon = -1"), "epsilon must be a positive number, got -1, in campaign.toml"),
+        (("epsilon = 4.0", ""), r'field "epsilon" is missing, at \$.epsilon'),
+        (("epsilon", "epsilom"), 'unknown field "epsilom"'),
+        (("pairs_per_user = 1", "pairs_per_user = 0"), "pairs_per_user must be at least 1, got 0"),
+        (("pairs_per_user = 1", "pairs_per_user = 1.5"), "must be a whole number, got 1.5"),
+        (('["maps", "mail", "=cmd()"]', "[]"), "at least one key, got none"),
+        (('["maps", "mail", "=cmd()"]', '["a", "a"]'), r"listed twice, at \$.keys\[0\] and \$.keys\[1\]"),
+        (('["maps", "mail", "=cmd()"]', '"maps"'), "keys must be a list"),
+        (("[0, 60]", "[60, 0]"), "low < high"),
+        (('"kvue"', '"kvu"'), 'did you mean "kvue"'),
+        (('"apps"', "7"), r"name must be text, got int, at \$.name"),
+        (("name", "= name"), "neither TOML nor JSON"),
+    ],
+)
+def test_campaign_files_are_refused_with_the_place(tmp_path, change, message):
+    with pytest.raises(KeyveilError, match=message):
+        load(tmp_path, TOML.format(mechanism="kvue").replace(*change))
+
+
+def test_campaign_files_that_cannot_be_read_are_refused(tmp_path):
+    with pytest.raises(CampaignError, match="cannot read"):
+        Campaign.load(tmp_path / "nowhere.toml")
+    (tmp_path / "list.json").write_text("[1]")
+    with pytest.raises(CampaignError, match="must hold a table of fields, got list"):
+        Campaign.load(tmp_path / "list.json")
+
+
+def test_the_demo_population_fits_its_campaign():
+    people = app_minutes(users=500)
+    assert max(map(len, people)) <= 3
+    assert min(map(len, people)) == 0
+    assert all(0 <= minutes <= 120 for held in people for minutes in held.values())
