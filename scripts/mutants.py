@@ -12,11 +12,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+# The likeliest to catch a fault come first; the run stops at the first failure.
+FOLDERS = ("numerics", "mechanisms", "simulate", "domain", "report", "tally", "estimate", "audit", "client")
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,9 @@ def is_caught(fault: Fault) -> bool:
         if text.count(fault.right) != 1:
             sys.exit(f"{fault.name}: expected its text once in {fault.file}, found {text.count(fault.right)}")
         target.write_text(text.replace(fault.right, fault.wrong), encoding="utf-8")
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "2", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not nightly"]
         run = subprocess.run(
-            [*command, "-m", "not nightly", str(ROOT / "tests")],
+            [*command, *(str(ROOT / "tests" / folder) for folder in FOLDERS)],
             env={**os.environ, "PYTHONPATH": str(source)},
             cwd=ROOT,
             capture_output=True,
@@ -118,14 +120,12 @@ def is_caught(fault: Fault) -> bool:
 
 
 def main() -> None:
-    """Try every fault and say how many were caught."""
+    """Try every fault, two at a time, and say how many were caught."""
     caught = 0
-    for number, fault in enumerate(FAULTS, start=1):
-        started = time.perf_counter()
-        found = is_caught(fault)
-        caught += found
-        verdict = "caught" if found else "MISSED"
-        print(f"{number:2}  {verdict}  {fault.name}  ({time.perf_counter() - started:.0f} s)", flush=True)
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        for fault, found in zip(FAULTS, pool.map(is_caught, FAULTS), strict=True):
+            caught += found
+            print(f"{'caught' if found else 'MISSED'}  {fault.name}", flush=True)
     print(f"{caught} of {len(FAULTS)} caught")
     sys.exit(caught != len(FAULTS))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from keyveil.campaign import Campaign
     from keyveil.release import Release
 
 _BAR = 24
@@ -20,21 +21,11 @@ _BAR = 24
 @click.option("--once", is_flag=True, help="End after the table (which is all the demo does for now).")
 def demo(users: int, once: bool) -> None:
     """Noise ten thousand people's app minutes by the real client, tally, and publish with intervals."""
-    from keyveil.campaign import Campaign
     from keyveil.cli.console import output, progress
     from keyveil.client import Reporter
-    from keyveil.simulate.apps import APPS, LONGEST, USUAL_APPS, app_minutes
+    from keyveil.simulate.apps import app_minutes
 
-    campaign = Campaign(
-        name="minutes per app",
-        epsilon=3.0,
-        keys=APPS,
-        value_range=(0.0, LONGEST),
-        pairs_per_user=USUAL_APPS,
-        mechanism="pckv-grr",
-        owner="the demo",
-        purpose="show the path of a datum",
-    )
+    campaign = app_campaign()
     people = app_minutes(users)
     reporter = Reporter(campaign)
     started = time.perf_counter()
@@ -52,6 +43,23 @@ def demo(users: int, once: bool) -> None:
         f"\nNobody's minutes were sent: each report is epsilon-LDP with epsilon = "
         f"{release.metadata['epsilon_exact']:.4g}, computed from the sampler's integers."
         "\nThe truth column exists because these people are made up; no collector ever sees it."
+    )
+
+
+def app_campaign() -> Campaign:
+    """The question that the demo asks."""
+    from keyveil.campaign import Campaign
+    from keyveil.simulate.apps import APPS, LONGEST, USUAL_APPS
+
+    return Campaign(
+        name="minutes per app",
+        epsilon=3.0,
+        keys=APPS,
+        value_range=(0.0, LONGEST),
+        pairs_per_user=USUAL_APPS,
+        mechanism="pckv-grr",
+        owner="the demo",
+        purpose="show the path of a datum",
     )
 
 
