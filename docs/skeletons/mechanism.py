@@ -13,7 +13,7 @@ and a line to the CHANGELOG under Privacy.
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from keyveil.mechanisms.base import Allocation, choose
 from keyveil.mechanisms.channel import Channel
@@ -42,6 +42,7 @@ class Skeleton(SignedUnary):
         pairs_per_user: int = 1,
         allocation: Allocation | None = None,
         word_bits: int = WORD_BITS,
+        **_options: Any,
     ) -> Self:
         """The most truthful instance whose privacy loss is at most `epsilon`."""
         choose(allocation, cls.allocations)

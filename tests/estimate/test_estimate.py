@@ -87,7 +87,7 @@ def test_frequency_intervals_cover(name):
 
 def test_a_key_nobody_was_asked_about_is_unknown_not_zero():
     mechanism = build("kvue", 1, n_keys=3)
-    tally = Tally(question="q", n_reports=2, plus=[1, 0, 0], minus=[0, 0, 0], asked=[1, 1, 0])
+    tally = Tally.of(question="q", n_reports=2, plus=[1, 0, 0], minus=[0, 0, 0], asked=[1, 1, 0])
     raw = estimate(mechanism, tally)
     assert raw.frequency[2] == 0
     assert raw.frequency_se[2] == np.inf
@@ -98,14 +98,14 @@ def test_a_key_nobody_was_asked_about_is_unknown_not_zero():
 
 def test_no_report_at_all_estimates_nothing_and_says_so():
     mechanism = build("pckv-ue", 1, n_keys=2)
-    raw = estimate(mechanism, Tally(question="q", n_reports=0, plus=[0, 0], minus=[0, 0], asked=[0, 0]))
+    raw = estimate(mechanism, Tally.of(question="q", n_reports=0, plus=[0, 0], minus=[0, 0], asked=[0, 0]))
     assert np.isinf(raw.frequency_se).all()
     assert np.isnan(raw.mean).all()
 
 
 def test_clipping_leaves_plausible_numbers_alone_and_is_idempotent():
     mechanism = build("pckv-ue", 4, n_keys=2)
-    tally = Tally(question="q", n_reports=1000, plus=[300, 5], minus=[60, 2], asked=[1000, 1000])
+    tally = Tally.of(question="q", n_reports=1000, plus=[300, 5], minus=[60, 2], asked=[1000, 1000])
     raw = estimate(mechanism, tally)
     clipped = clip(raw)
     assert clipped.frequency[0] == raw.frequency[0]
@@ -122,7 +122,7 @@ def test_clipped_means_stay_in_range_for_any_tally():
     rng = insecure_generator(3)
     plus, minus = rng.integers(0, 50, 200), rng.integers(0, 50, 200)
     clipped = clip(
-        estimate(mechanism, Tally(question="q", n_reports=100, plus=plus, minus=minus, asked=[100] * 200))
+        estimate(mechanism, Tally.of(question="q", n_reports=100, plus=plus, minus=minus, asked=[100] * 200))
     )
     assert np.abs(clipped.mean).max() <= 1
     assert clipped.frequency.min() >= 0.01
@@ -132,7 +132,7 @@ def test_clipped_means_stay_in_range_for_any_tally():
 def test_a_tally_of_another_size_is_refused():
     with pytest.raises(TallyError, match="expected a tally of 3 keys, got 1"):
         estimate(
-            build("ks-ue", 1, n_keys=3), Tally(question="q", n_reports=1, plus=[1], minus=[0], asked=[1])
+            build("ks-ue", 1, n_keys=3), Tally.of(question="q", n_reports=1, plus=[1], minus=[0], asked=[1])
         )
 
 

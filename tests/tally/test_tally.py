@@ -29,15 +29,15 @@ def test_tallies_merge_in_any_order_and_grouping(parts, random):
 
 
 def test_tallies_of_different_questions_do_not_merge():
-    one = Tally(question="a" * 64, n_reports=1, plus=[1], minus=[0], asked=[1])
-    other = Tally(question="b" * 64, n_reports=1, plus=[1], minus=[0], asked=[1])
+    one = Tally.of(question="a" * 64, n_reports=1, plus=[1], minus=[0], asked=[1])
+    other = Tally.of(question="b" * 64, n_reports=1, plus=[1], minus=[0], asked=[1])
     with pytest.raises(TallyError, match="aaaaaaaaaaaa and bbbbbbbbbbbb"):
         one + other
 
 
 def test_tallies_are_read_only_copies():
     plus = np.array([1, 2])
-    tally = Tally(question="q", n_reports=3, plus=plus, minus=[0, 0], asked=[3, 3])
+    tally = Tally.of(question="q", n_reports=3, plus=plus, minus=[0, 0], asked=[3, 3])
     plus[0] = 99
     assert tally.plus[0] == 1
     with pytest.raises(ValueError, match="read-only"):
@@ -46,7 +46,7 @@ def test_tallies_are_read_only_copies():
 
 def test_columns_of_different_lengths_are_refused():
     with pytest.raises(TallyError, match="the same keys"):
-        Tally(question="q", n_reports=1, plus=[1, 2], minus=[0], asked=[1])
+        Tally.of(question="q", n_reports=1, plus=[1, 2], minus=[0], asked=[1])
 
 
 @pytest.mark.parametrize("name", REGISTRY)

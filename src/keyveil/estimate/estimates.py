@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.errors import TallyError
-from keyveil.mechanisms import Mechanism
+from keyveil.mechanisms import KeyValueMechanism
 from keyveil.numerics import CONFIDENCE, two_sided_z
 from keyveil.tally import Tally
 
@@ -54,12 +54,12 @@ class Estimates:
         return replace(self, frequency=frequency, mean=mean, steps=(*self.steps, step))
 
 
-def estimate(mechanism: Mechanism, tally: Tally) -> Estimates:
+def estimate(mechanism: KeyValueMechanism, tally: Tally) -> Estimates:
     """Unbiased frequencies and consistent means of every key.
 
     >>> from keyveil.mechanisms import build
     >>> m = build("pckv-ue", 4, n_keys=1)
-    >>> e = estimate(m, Tally(question="q", n_reports=100, plus=[48], minus=[2], asked=[100]))
+    >>> e = estimate(m, Tally.of(question="q", n_reports=100, plus=[48], minus=[2], asked=[100]))
     >>> bool(0.9 < e.frequency[0] < 1.1 and 0.9 < e.mean[0] < 1.0)
     True
     """

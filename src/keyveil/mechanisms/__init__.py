@@ -1,27 +1,52 @@
 """Mechanisms: tables of probabilities and ways to draw from them.
 
-`channel` is what all share; `unary`, `response` and `indexed` are the three shapes of a report;
-the remaining files are the papers' mechanisms, each a shape and a calibration.
+Two channels say what a report tells about one key: `channel` (a sign) and `value_channel` (a number
+on a grid). `unary`, `response` and `indexed` are the shapes of a signed report; `pckv_ue`, `ks_ue`,
+`pckv_grr`, `privkv` and `kvue` are calibrations of them. `ue_sw` and `privkvm_star` report values,
+`broadcast` is a later round of PrivKVM, `oracles` ask about keys alone, `apart` holds the baselines
+that perturb keys and values apart, `values` the value mechanisms without keys.
 """
 
-from keyveil.mechanisms.base import Allocation, Answer, Mechanism, Witness
+from keyveil.mechanisms.apart import Apart
+from keyveil.mechanisms.base import Allocation, Answer, KeyValueMechanism, Mechanism, Witness
+from keyveil.mechanisms.broadcast import BroadcastIndex
 from keyveil.mechanisms.channel import Channel, Exactness, Number
 from keyveil.mechanisms.indexed import SampledIndex
+from keyveil.mechanisms.oracles import Bits, EncodedOracle, Hashed, OwnKey, RecordSize, Response
+from keyveil.mechanisms.privkvm_star import IndexedBoundary
 from keyveil.mechanisms.registry import REGISTRY, build, find
 from keyveil.mechanisms.response import SignedResponse
+from keyveil.mechanisms.ue_sw import UeSw
 from keyveil.mechanisms.unary import SignedUnary
+from keyveil.mechanisms.value_channel import ValueChannel
+from keyveil.mechanisms.values import Harmony, Window, WindowResponse
 
 __all__ = [
     "REGISTRY",
     "Allocation",
     "Answer",
+    "Apart",
+    "Bits",
+    "BroadcastIndex",
     "Channel",
+    "EncodedOracle",
     "Exactness",
+    "Harmony",
+    "Hashed",
+    "IndexedBoundary",
+    "KeyValueMechanism",
     "Mechanism",
     "Number",
+    "OwnKey",
+    "RecordSize",
+    "Response",
     "SampledIndex",
     "SignedResponse",
     "SignedUnary",
+    "UeSw",
+    "ValueChannel",
+    "Window",
+    "WindowResponse",
     "Witness",
     "build",
     "find",

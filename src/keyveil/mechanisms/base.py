@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -10,12 +10,15 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from keyveil.domain import Record
 from keyveil.errors import DomainError, MechanismError
-from keyveil.mechanisms.channel import Channel, Exactness, Number
+from keyveil.mechanisms.channel import Channel, Exactness, Number, share_variance
 from keyveil.numerics import WORD_BITS
 from keyveil.report import Layout
 
-# What a mechanism's `perturb` yields: trits as bytes, or one symbol as an integer.
+# What a mechanism's `perturb` yields: symbols as bytes or a tuple, or one symbol as an integer.
 Answer = Any
+
+# A cell of a tally: its name and the place in it.
+Tick = tuple[str, tuple[int, ...]]
 
 
 class Allocation(Enum):
@@ -46,6 +49,8 @@ class Mechanism(Protocol):
 
     id: ClassVar[str]
     allocations: ClassVar[tuple[Allocation, ...]]
+    small_options: ClassVar[Mapping[str, Any]]
+    """Options of `for_epsilon` with which an instance is small enough to be enumerated."""
 
     @property
     def n_keys(self) -> int:
@@ -56,8 +61,8 @@ class Mechanism(Protocol):
         """The padding length l; 1 where records are not padded."""
 
     @property
-    def channel(self) -> Channel:
-        """What a report says about one key."""
+    def word_bits(self) -> int:
+        """How many bits a random word has: 64, but for tests that try all words."""
 
     @classmethod
     def for_epsilon(
@@ -68,6 +73,7 @@ class Mechanism(Protocol):
         pairs_per_user: int = 1,
         allocation: Allocation | None = None,
         word_bits: int = WORD_BITS,
+        **options: Any,
     ) -> Self:
         """The most truthful instance whose privacy loss is at most `epsilon`."""
 
@@ -104,6 +110,31 @@ class Mechanism(Protocol):
 
     # --- the collector's side ---
 
+    @property
+    def a(self) -> Fraction:
+        """Pr[key reported | key sampled]."""
+
+    @property
+    def b(self) -> Fraction:
+        """Pr[key reported | key not sampled]."""
+
+    def variance(self, frequency: Number, asked: Number, users: Number, number: Exactness = float) -> Number:
+        """Variance of a debiased frequency when `asked` of the `users` reports could speak of the key."""
+
+    def ticks(self, answer: Answer) -> Iterator[Tick]:
+        """The cells of a tally to which one report adds one."""
+
+    def resembles(self, answer: Answer, witness: Witness) -> bool:
+        """Whether an answer tells the witness's records apart as its own answer does."""
+
+
+class KeyValueMechanism(Mechanism, Protocol):
+    """A mechanism whose reports go through the per-key channel: frequencies and means can be debiased."""
+
+    @property
+    def channel(self) -> Channel:
+        """What a report says about one key."""
+
     def view(self, answer: Answer, code: int) -> int | None:
         """What the answer says of one key: ABSENT, PLUS, MINUS, or None where it was not asked."""
 
@@ -112,11 +143,13 @@ class Mechanism(Protocol):
     ) -> tuple[Number, Number]:
         """Unbiased frequency, and unbiased frequency * mean."""
 
-    def variance(self, frequency: Number, asked: Number, users: Number, number: Exactness = float) -> Number:
-        """Variance of a debiased frequency: `asked` of the `users` reports could speak of the key."""
-
     def expected_asked(self, users: Number, number: Exactness = float) -> Number:
         """How many of `users` reports can speak of one key, on average."""
+
+
+def record_codes(witness: Witness) -> list[int]:
+    """The keys that either record of a witness holds."""
+    return sorted({pair.code for record in (witness.first, witness.second) for pair in record.pairs})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,9 +159,25 @@ class PaddedSampling:
     n_keys: int
     pairs_per_user: int
     channel: Channel
+    small_options: ClassVar[Mapping[str, Any]] = {}
 
     def __post_init__(self) -> None:
         check_size(self.n_keys, self.pairs_per_user)
+
+    @property
+    def word_bits(self) -> int:
+        """The channel's."""
+        return self.channel.word_bits
+
+    @property
+    def a(self) -> Fraction:
+        """The channel's."""
+        return self.channel.a
+
+    @property
+    def b(self) -> Fraction:
+        """The channel's."""
+        return self.channel.b
 
     def debias(
         self, plus: Number, minus: Number, asked: Number, number: Exactness = float
@@ -138,7 +187,7 @@ class PaddedSampling:
 
     def variance(self, frequency: Number, asked: Number, users: Number, number: Exactness = float) -> Number:
         """Exact for records of at most l pairs; here everybody is asked, so `users` plays no part."""
-        return self.channel.frequency_variance(frequency, asked, self.pairs_per_user, number)
+        return share_variance(number(self.a), number(self.b), frequency, asked, self.pairs_per_user)
 
     def expected_asked(self, users: Number, number: Exactness = float) -> Number:
         """Every report can speak of every key."""

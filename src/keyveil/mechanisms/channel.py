@@ -23,7 +23,7 @@ The three numbers keep, flip, fake are counts of words out of 2**word_bits. Meth
 `number=float` for speed (then arguments may be arrays) or `number=Fraction` for truth.
 
 [PCKV] Gu, Li, Cheng, Xiong, Cao: PCKV, USENIX Security 2020 (their l, a, b, p; Theorem 4 lacks the
-sampling term f (l - 1) / n of `frequency_variance`).
+sampling term f (l - 1) / n of `share_variance`).
 """
 
 from __future__ import annotations
@@ -133,21 +133,8 @@ class Channel:
     ) -> tuple[Number, Number]:
         """Unbiased frequency, and unbiased frequency * mean, of a key heard in `asked` reports."""
         a, b, x = number(self.a), number(self.b), number(2 * self.p - 1)
-        frequency = pairs_per_user * ((plus + minus) / asked - b) / (a - b)
         signed = pairs_per_user * ((plus - minus) / asked) / (a * x)
-        return frequency, signed
-
-    def frequency_variance(
-        self, frequency: Number, asked: Number, pairs_per_user: int, number: Exactness = float
-    ) -> Number:
-        """Exact variance of `frequency` over a fixed population whose records hold at most l pairs.
-
-        The last term is the chance that a holder samples another of the l slots.
-        """
-        a, b, l = number(self.a), number(self.b), pairs_per_user
-        noise = l * l * b * (1 - b) / (a - b) ** 2
-        owners = l * frequency * (1 - a - b) / (a - b)
-        return (noise + owners + frequency * (l - 1)) / asked
+        return share(a, b, plus + minus, asked, pairs_per_user), signed
 
     def mean_variance(
         self,
@@ -167,3 +154,24 @@ class Channel:
         delta = (a - b) * frequency / pairs_per_user
         gamma = number(self.a * (2 * self.p - 1)) * frequency / pairs_per_user
         return ((b + delta) / gamma**2 + mean**2 * (b * (1 - b) - delta) / delta**2) / asked
+
+
+def share(a: Number, b: Number, reported: Number, asked: Number, l: int = 1) -> Number:
+    """Unbiased share of holders when `reported` of `asked` reports named the key; may be negative."""
+    return l * (reported / asked - b) / (a - b)
+
+
+def share_variance(a: Number, b: Number, true_share: Number, asked: Number, l: int = 1) -> Number:
+    """Exact variance of `share` over a fixed population whose records hold at most l pairs.
+
+    The noise of non-holders, the correction for holders, and the chance that a holder samples
+    another of the l slots.
+    """
+    noise = l * l * b * (1 - b) / (a - b) ** 2
+    owners = l * true_share * (1 - a - b) / (a - b)
+    return (noise + owners + true_share * (l - 1)) / asked
+
+
+def drawing_variance(true_share: Number, asked: Number, users: Number) -> Number:
+    """Variance of the share of holders among `asked` of `users`, drawn without replacement."""
+    return true_share * (1 - true_share) * (users - asked) / (asked * (users - 1))

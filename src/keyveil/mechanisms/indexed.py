@@ -16,13 +16,14 @@ Words: index, rounding, response.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, ClassVar
 
 from keyveil.domain import Record, pick, round_to_sign, rounding_law, words_for
-from keyveil.mechanisms.base import Witness, check_size
-from keyveil.mechanisms.channel import Channel, Exactness, Number
+from keyveil.mechanisms.base import Tick, Witness, check_size
+from keyveil.mechanisms.channel import Channel, Exactness, Number, drawing_variance, share_variance
 from keyveil.report import ABSENT, MINUS, PLUS, Symbol
 
 
@@ -32,9 +33,15 @@ class SampledIndex:
 
     n_keys: int
     channel: Channel
+    small_options: ClassVar[Mapping[str, Any]] = {}
 
     def __post_init__(self) -> None:
         check_size(self.n_keys, 1)
+
+    @property
+    def word_bits(self) -> int:
+        """The channel's."""
+        return self.channel.word_bits
 
     @property
     def pairs_per_user(self) -> int:
@@ -101,10 +108,31 @@ class SampledIndex:
 
     # --- the collector's side ---
 
+    def ticks(self, answer: int) -> Iterator[Tick]:
+        """One key was asked."""
+        index, symbol = divmod(answer, 3)
+        yield "asked", (index,)
+        if symbol != ABSENT:
+            yield ("plus" if symbol == PLUS else "minus"), (index,)
+
+    def resembles(self, answer: int, witness: Witness) -> bool:
+        """The same symbol about the same key."""
+        return bool(answer == witness.answer)
+
     def view(self, answer: int, code: int) -> int | None:
         """The symbol of the key that was asked; None for the rest."""
         index, symbol = divmod(answer, 3)
         return symbol if index == code else None
+
+    @property
+    def a(self) -> Fraction:
+        """The channel's."""
+        return self.channel.a
+
+    @property
+    def b(self) -> Fraction:
+        """The channel's."""
+        return self.channel.b
 
     def debias(
         self, plus: Number, minus: Number, asked: Number, number: Exactness = float
@@ -114,8 +142,8 @@ class SampledIndex:
 
     def variance(self, frequency: Number, asked: Number, users: Number, number: Exactness = float) -> Number:
         """Exact given that `asked` of the `users` were asked about the key."""
-        drawing = frequency * (1 - frequency) * (users - asked) / (asked * (users - 1))
-        return self.channel.frequency_variance(frequency, asked, 1, number) + drawing
+        noise = share_variance(number(self.a), number(self.b), frequency, asked)
+        return noise + drawing_variance(frequency, asked, users)
 
     def expected_asked(self, users: Number, number: Exactness = float) -> Number:
         """One report in d speaks of a key."""

@@ -14,7 +14,7 @@ Differential Privacy, section 4.1 (their a_KS is our b, their p_KS our 1 - a).
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from keyveil.mechanisms.base import Allocation, choose
 from keyveil.mechanisms.channel import Channel
@@ -43,6 +43,7 @@ class KsUe(SignedUnary):
         pairs_per_user: int = 1,
         allocation: Allocation | None = None,
         word_bits: int = WORD_BITS,
+        **_options: Any,
     ) -> Self:
         """The most truthful instance whose privacy loss is at most `epsilon`."""
         choose(allocation, cls.allocations)

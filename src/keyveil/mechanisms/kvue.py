@@ -15,7 +15,7 @@ as one entity.
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from keyveil.mechanisms.base import Allocation, check_size, choose
 from keyveil.mechanisms.channel import Channel
@@ -44,6 +44,7 @@ class KvUe(SampledIndex):
         pairs_per_user: int = 1,
         allocation: Allocation | None = None,
         word_bits: int = WORD_BITS,
+        **_options: Any,
     ) -> Self:
         """The most truthful instance whose privacy loss is at most `epsilon`; l plays no part."""
         choose(allocation, cls.allocations)

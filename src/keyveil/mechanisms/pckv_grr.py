@@ -17,7 +17,7 @@ One symbol a report, whatever d; but the noise grows with d, so it wins for smal
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from keyveil.mechanisms.base import Allocation, check_size, choose
 from keyveil.mechanisms.response import SignedResponse, likeliest_slot
@@ -45,6 +45,7 @@ class PckvGrr(SignedResponse):
         pairs_per_user: int = 1,
         allocation: Allocation | None = None,
         word_bits: int = WORD_BITS,
+        **_options: Any,
     ) -> Self:
         """The most truthful instance whose privacy loss is at most `epsilon`."""
         budget, split = parse_epsilon(epsilon), choose(allocation, cls.allocations)

@@ -20,7 +20,7 @@ carries the dummies' positions; nobody reads them).
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from keyveil.mechanisms.base import Allocation, choose
 from keyveil.mechanisms.channel import Channel
@@ -49,6 +49,7 @@ class PckvUe(SignedUnary):
         pairs_per_user: int = 1,
         allocation: Allocation | None = None,
         word_bits: int = WORD_BITS,
+        **_options: Any,
     ) -> Self:
         """The most truthful instance whose privacy loss is at most `epsilon`."""
         budget, split = parse_epsilon(epsilon), choose(allocation, cls.allocations)

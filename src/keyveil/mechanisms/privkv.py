@@ -15,7 +15,7 @@ IEEE S&P 2019, Algorithms 2 to 4 (their p1, p2 are our a, p).
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from keyveil.mechanisms.base import Allocation, check_size, choose
 from keyveil.mechanisms.channel import Channel
@@ -45,6 +45,7 @@ class PrivKv(SampledIndex):
         pairs_per_user: int = 1,
         allocation: Allocation | None = None,
         word_bits: int = WORD_BITS,
+        **_options: Any,
     ) -> Self:
         """The paper's split by default; `pairs_per_user` plays no part, records are not padded."""
         budget = parse_epsilon(epsilon)

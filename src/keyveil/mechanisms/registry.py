@@ -9,23 +9,50 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from keyveil.errors import MechanismError
+from keyveil.mechanisms.apart import KrrHarmony, OueHarmony, RapporHarmony
 from keyveil.mechanisms.base import Allocation, Mechanism
+from keyveil.mechanisms.broadcast import BroadcastIndex
 from keyveil.mechanisms.ks_ue import KsUe
 from keyveil.mechanisms.kvue import KvUe
+from keyveil.mechanisms.oracles import Grr, Olh, Oue
 from keyveil.mechanisms.pckv_grr import PckvGrr
 from keyveil.mechanisms.pckv_ue import PckvUe
 from keyveil.mechanisms.privkv import PrivKv
+from keyveil.mechanisms.privkvm_star import IndexedBoundary
+from keyveil.mechanisms.ue_sw import UeSw
 from keyveil.numerics import WORD_BITS
 
-_CLASSES: tuple[type[Mechanism], ...] = (PrivKv, KvUe, PckvUe, PckvGrr, KsUe)
+_CLASSES: tuple[type[Mechanism], ...] = (
+    PrivKv,
+    BroadcastIndex,
+    IndexedBoundary,
+    KvUe,
+    PckvUe,
+    PckvGrr,
+    KsUe,
+    UeSw,
+    Grr,
+    Oue,
+    Olh,
+    KrrHarmony,
+    RapporHarmony,
+    OueHarmony,
+)
 
 REGISTRY: Mapping[str, type[Mechanism]] = MappingProxyType({cls.id: cls for cls in _CLASSES})
 
 
 def build(
-    name: str, epsilon: object, *, n_keys: int, pairs_per_user: int = 1, word_bits: int = WORD_BITS
+    name: str,
+    epsilon: object,
+    *,
+    n_keys: int,
+    pairs_per_user: int = 1,
+    word_bits: int = WORD_BITS,
+    **options: Any,
 ) -> Mechanism:
     """The mechanism called `name` at `epsilon`.
 
@@ -38,7 +65,12 @@ def build(
     """
     cls, allocation = find(name)
     return cls.for_epsilon(
-        epsilon, n_keys=n_keys, pairs_per_user=pairs_per_user, allocation=allocation, word_bits=word_bits
+        epsilon,
+        n_keys=n_keys,
+        pairs_per_user=pairs_per_user,
+        allocation=allocation,
+        word_bits=word_bits,
+        **options,
     )
 
 

@@ -25,7 +25,7 @@ from typing import Self
 from keyveil.domain import Record, pick, round_to_sign, rounding_law, sample_pair, sampling_law, words_for
 from keyveil.domain.record import HALF_LEVEL
 from keyveil.errors import MechanismError
-from keyveil.mechanisms.base import PaddedSampling, Witness, check_size
+from keyveil.mechanisms.base import PaddedSampling, Tick, Witness, check_size
 from keyveil.mechanisms.channel import Channel
 from keyveil.numerics import WORD_BITS, ceil_div
 from keyveil.report import ABSENT, MINUS, PLUS, Symbol
@@ -124,6 +124,17 @@ class SignedResponse(PaddedSampling):
         return lie + 2 * (lie >= 2 * key)  # lies skip over the truth's two symbols
 
     # --- the collector's side ---
+
+    def ticks(self, answer: int) -> Iterator[Tick]:
+        """Every key could have been told; one was, or a dummy."""
+        for code in range(self.n_keys):
+            yield "asked", (code,)
+        if answer < 2 * self.n_keys:
+            yield ("minus" if answer & 1 else "plus"), (answer >> 1,)
+
+    def resembles(self, answer: int, witness: Witness) -> bool:
+        """The same symbol."""
+        return bool(answer == witness.answer)
 
     def view(self, answer: int, code: int) -> int | None:
         """PLUS or MINUS for the key that was told, ABSENT for the rest."""

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from keyveil.domain import Record, round_to_sign, rounding_law, sample_pair, sampling_law
-from keyveil.mechanisms.base import PaddedSampling, Witness
+from keyveil.mechanisms.base import PaddedSampling, Tick, Witness, record_codes
 from keyveil.report import ABSENT, MINUS, PLUS, Trits
 
 
@@ -104,6 +104,17 @@ class SignedUnary(PaddedSampling):
         return bytes(answer)
 
     # --- the collector's side ---
+
+    def ticks(self, answer: bytes) -> Iterator[Tick]:
+        """Every key was asked; those that are not ABSENT were heard."""
+        for code, symbol in enumerate(answer):
+            yield "asked", (code,)
+            if symbol != ABSENT:
+                yield ("plus" if symbol == PLUS else "minus"), (code,)
+
+    def resembles(self, answer: bytes, witness: Witness) -> bool:
+        """The same symbols at the keys that the witness is about."""
+        return all(answer[code] == witness.answer[code] for code in record_codes(witness))
 
     def view(self, answer: bytes, code: int) -> int | None:
         """The key's own symbol."""

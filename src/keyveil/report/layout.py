@@ -1,12 +1,13 @@
 """How a noised answer becomes bytes whose length depends on the campaign alone.
 
-Two shapes cover every mechanism:
+Three shapes cover every mechanism:
 
     Trits(n)      n symbols 0, 1, 2 at two bits each, least significant bits first
+    Row(n, size)  n numbers below `size`, each in the fewest bits that hold every one of them
     Symbol(size)  one number below `size`, little endian, in the fewest whole bytes
 
 Encoding is canonical: one answer, one byte string. Decoding refuses everything else (the fourth
-two-bit code, set bits behind the last trit, a number out of range).
+two-bit code, set bits behind the last number, a number out of range).
 """
 
 from __future__ import annotations
@@ -59,6 +60,45 @@ class Trits:
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """`length` numbers below `size`, each in the same few bits, the first in the lowest; as a tuple.
+
+    >>> Row(3, 9).encode((8, 0, 1)).hex(), Row(3, 9).decode(bytes.fromhex("0801"))
+    ('0801', (8, 0, 1))
+    """
+
+    length: int
+    size: int
+
+    @property
+    def bits(self) -> int:
+        """Bits a number."""
+        return max(1, (self.size - 1).bit_length())
+
+    @property
+    def n_bytes(self) -> int:
+        """Length of the encoded answer."""
+        return (self.bits * self.length + 7) // 8
+
+    def encode(self, answer: tuple[int, ...]) -> bytes:
+        """All numbers as one binary numeral, the last first."""
+        numeral = "".join(f"{number:0{self.bits}b}" for number in reversed(answer))
+        return int(numeral, 2).to_bytes(self.n_bytes, "little")
+
+    def decode(self, payload: bytes) -> tuple[int, ...]:
+        """The numbers, or a refusal."""
+        _check_length(payload, self.n_bytes)
+        packed, bits = int.from_bytes(payload, "little"), self.bits
+        if packed >> (bits * self.length):
+            raise ReportRejected(Refusal.NOT_CANONICAL, "bits are set behind the last number")
+        numeral = f"{packed:0{bits * self.length}b}"
+        numbers = tuple(int(numeral[at : at + bits], 2) for at in range(0, len(numeral), bits))[::-1]
+        if max(numbers) >= self.size:
+            raise ReportRejected(Refusal.NOT_CANONICAL, f"expected numbers below {self.size}")
+        return numbers
+
+
+@dataclass(frozen=True, slots=True)
 class Symbol:
     """One number below `size`.
 
@@ -86,7 +126,7 @@ class Symbol:
         return number
 
 
-Layout = Trits | Symbol
+Layout = Trits | Row | Symbol
 
 
 def _check_length(payload: bytes, expected: int) -> None:

@@ -1,15 +1,15 @@
 """Tallies of whole populations, drawn from their exact law in O(n + d).
 
-Given which signed key every user sampled, the counts of a tally are sums of independent draws, so
-they can be drawn at once instead of report by report:
+Given which symbol every user sampled, the counts of a tally are sums of independent draws, so they
+can be drawn at once instead of report by report:
 
-    SignedUnary      given the sampled keys, all trits of all reports are independent: per key, three
-                     multinomials (sampled with +, with -, not sampled)
-    SignedResponse   a report is its own symbol with chance keep - fake, its flipped one with chance
-                     flip - fake, else uniform over all 2 (d + l): binomials and one multinomial.
-                     Counts of different keys are dependent; never draw them apart.
-    SampledIndex     the index is drawn per user, because how often each key is asked is one
-                     multinomial; then three multinomials per key
+    unary reports     given the samples, all positions of all reports are independent: per key, one
+                      multinomial for each thing a user may have sampled
+    one symbol        a report is its own symbol with some chance, else uniform over all: binomials
+                      and one multinomial. Counts of different keys are dependent; never draw them apart.
+    sampled index     the index is drawn per user, because how often each key is asked is one
+                      multinomial; then as unary, per key
+    hashed            with ideal hashing supports are those of a unary encoding; drawn that way
 
 The slow path, `perturb_all`, sends every record through the mechanism's own `perturb`.
 """
@@ -18,21 +18,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import singledispatch
+from typing import NamedTuple
 
 import numpy as np
 
-from keyveil.mechanisms import Channel, Mechanism, SampledIndex, SignedResponse, SignedUnary
+from keyveil.mechanisms import (
+    Apart,
+    BroadcastIndex,
+    Channel,
+    EncodedOracle,
+    IndexedBoundary,
+    Mechanism,
+    OwnKey,
+    Response,
+    SampledIndex,
+    SignedResponse,
+    SignedUnary,
+    UeSw,
+    ValueChannel,
+)
 from keyveil.numerics import Entropy
 from keyveil.simulate.population import Floats, Ints, Population
 from keyveil.tally import Tally
 
-PlusMinusAsked = tuple[Ints, Ints, Ints]
+Cells = dict[str, Ints]
 
 
-def draw_tally(mechanism: Mechanism, population: Population, rng: np.random.Generator) -> Tally:
+def draw_tally(
+    mechanism: Mechanism, population: Population, rng: np.random.Generator, *, question: str = "simulation"
+) -> Tally:
     """One tally of the whole population, from its exact law."""
-    plus, minus, asked = draw_counts(mechanism, population, rng)
-    return Tally(question="simulation", n_reports=population.n_users, plus=plus, minus=minus, asked=asked)
+    return Tally.of(
+        question=question, n_reports=population.n_users, **draw_counts(mechanism, population, rng)
+    )
 
 
 def perturb_all(mechanism: Mechanism, population: Population, entropy: Entropy) -> Iterator[bytes]:
@@ -42,63 +60,166 @@ def perturb_all(mechanism: Mechanism, population: Population, entropy: Entropy) 
 
 
 @singledispatch
-def draw_counts(mechanism: object, population: Population, rng: np.random.Generator) -> PlusMinusAsked:
-    """Counts of PLUS, MINUS and asked per key; every shape of report registers its own law."""
+def draw_counts(mechanism: object, population: Population, rng: np.random.Generator) -> Cells:
+    """The cells of a tally; every shape of report registers its own law."""
     raise TypeError(f"no tally law for {type(mechanism).__name__}; register draw_counts for it")
 
 
-@draw_counts.register
-def _(mechanism: SignedUnary, population: Population, rng: np.random.Generator) -> PlusMinusAsked:
-    up, down, _ = _sample_signs(population, mechanism.pairs_per_user, rng)
-    rest = population.n_users - up - down
-    plus, minus = _through_channel(mechanism.channel, up, down, rest, rng)
-    return plus, minus, np.full(mechanism.n_keys, population.n_users)
+# --- signs ---
 
 
 @draw_counts.register
-def _(mechanism: SignedResponse, population: Population, rng: np.random.Generator) -> PlusMinusAsked:
+def _(mechanism: SignedUnary, population: Population, rng: np.random.Generator) -> Cells:
+    up, down, _ = _sampled_signs(population, mechanism.pairs_per_user, rng)
+    plus, minus = _through_channel(mechanism.channel, up, down, population.n_users - up - down, rng)
+    return {"plus": plus, "minus": minus, "asked": np.full(mechanism.n_keys, population.n_users)}
+
+
+@draw_counts.register
+def _(mechanism: SignedResponse, population: Population, rng: np.random.Generator) -> Cells:
     c, d = mechanism.channel, mechanism.n_keys
-    up, down, dummies = _sample_signs(population, mechanism.pairs_per_user, rng)
+    up, down, dummies = _sampled_signs(population, mechanism.pairs_per_user, rng)
     stay, flip = (c.keep - c.fake) / c.words, (c.flip - c.fake) / c.words
     up_kept, up_flipped = _two_cells(rng, up, stay, flip)
     down_kept, down_flipped = _two_cells(rng, down, stay, flip)
     dummies_told = rng.binomial(dummies, stay + flip)
     told = int((up_kept + up_flipped + down_kept + down_flipped).sum()) + dummies_told
-    symbols = 2 * mechanism.n_padded
-    noise = rng.multinomial(population.n_users - told, np.full(symbols, 1.0 / symbols))[: 2 * d]
-    return (
-        up_kept + down_flipped + noise[0::2],
-        down_kept + up_flipped + noise[1::2],
-        np.full(d, population.n_users),
-    )
+    noise = _spread(rng, population.n_users - told, 2 * mechanism.n_padded)[: 2 * d]
+    return {
+        "plus": up_kept + down_flipped + noise[0::2],
+        "minus": down_kept + up_flipped + noise[1::2],
+        "asked": np.full(d, population.n_users),
+    }
 
 
 @draw_counts.register
-def _(mechanism: SampledIndex, population: Population, rng: np.random.Generator) -> PlusMinusAsked:
-    d, n = mechanism.n_keys, population.n_users
+def _(mechanism: SampledIndex, population: Population, rng: np.random.Generator) -> Cells:
+    asked = _ask(population, rng)
+    up, down = _signs(asked.codes, asked.values, mechanism.n_keys, rng)
+    plus, minus = _through_channel(mechanism.channel, up, down, asked.times - up - down, rng)
+    return {"plus": plus, "minus": minus, "asked": asked.times}
+
+
+@draw_counts.register
+def _(mechanism: BroadcastIndex, population: Population, rng: np.random.Generator) -> Cells:
+    m, asked = mechanism, _ask(population, rng)
+    up, down = _signs(asked.codes, asked.values, m.n_keys, rng)
+    rest = asked.times - up - down
+    heads = rng.binomial(rest, np.array(m.levels, dtype=np.float64) / 2.0**64)
+    held_keep, held_flip = m.held_keep / m.words, (m.held - m.held_keep) / m.words
+    fake_keep, fake_flip = m.fake_keep / m.words, (m.fake - m.fake_keep) / m.words
+    plus, minus = np.zeros_like(up), np.zeros_like(up)
+    for signs, keep, flip in ((up, held_keep, held_flip), (heads, fake_keep, fake_flip)):
+        kept, flipped = _two_cells(rng, signs, keep, flip)
+        plus, minus = plus + kept, minus + flipped
+    for signs, keep, flip in ((down, held_keep, held_flip), (rest - heads, fake_keep, fake_flip)):
+        kept, flipped = _two_cells(rng, signs, keep, flip)
+        plus, minus = plus + flipped, minus + kept
+    return {"plus": plus, "minus": minus, "asked": asked.times}
+
+
+# --- values on a grid ---
+
+
+@draw_counts.register
+def _(mechanism: UeSw, population: Population, rng: np.random.Generator) -> Cells:
+    l, n, d = mechanism.pairs_per_user, population.n_users, mechanism.n_keys
+    pair, dummies = _sampled_pairs(population, l, rng)
+    bins = np.minimum(
+        ((population.values[pair] + 1) / 2 * mechanism.bins).astype(np.int64), mechanism.bins - 1
+    )
+    places = np.concatenate([population.codes[pair], d + rng.integers(0, l, dummies)])
+    bins = np.concatenate([bins, np.zeros(dummies, dtype=np.int64)])
+    rest = n - np.bincount(places, minlength=mechanism.n_padded)
+    return {"bins": _through_value_channel(mechanism.channel, places, bins, rest, rng)}
+
+
+@draw_counts.register
+def _(mechanism: IndexedBoundary, population: Population, rng: np.random.Generator) -> Cells:
+    asked = _ask(population, rng)
+    exact = (asked.values + 1) / 2 * (mechanism.bins - 1)
+    below = np.floor(exact)
+    bins = (below + (rng.random(exact.size) < exact - below)).astype(np.int64)
+    rest = asked.times - np.bincount(asked.codes, minlength=mechanism.n_keys)
+    return {
+        "bins": _through_value_channel(mechanism.channel, asked.codes, bins, rest, rng),
+        "asked": asked.times,
+    }
+
+
+# --- keys alone, and keys apart from values ---
+
+
+@draw_counts.register
+def _(mechanism: EncodedOracle, population: Population, rng: np.random.Generator) -> Cells:
+    if isinstance(mechanism.encoder, OwnKey):
+        pair, nothing = _sampled_pairs(population, 1, rng)
+        own = np.append(np.bincount(population.codes[pair], minlength=mechanism.n_keys), nothing)
+    else:
+        largest = mechanism.oracle.n_symbols - 1
+        own = np.bincount(np.minimum(population.sizes, largest), minlength=largest + 1)
+    return {"support": _through_oracle(mechanism, own, rng)}
+
+
+@draw_counts.register
+def _(mechanism: Apart, population: Population, rng: np.random.Generator) -> Cells:
+    up, down, dummies = _sampled_signs(population, mechanism.pairs_per_user, rng)
+    heads = rng.binomial(dummies, 0.5)
+    p = float(mechanism.sign.p)
+    up, down = np.append(up, heads), np.append(down, dummies - heads)
+    kept = rng.binomial(up, p)
+    positive = kept + rng.binomial(down, 1 - p)
+    plus, minus = (_through_oracle(mechanism, own, rng) for own in (positive, up + down - positive))
+    d = mechanism.n_keys
+    return {"plus": plus[:d], "minus": minus[:d], "asked": np.full(d, population.n_users)}
+
+
+def _through_oracle(mechanism: EncodedOracle | Apart, own: Ints, rng: np.random.Generator) -> Ints:
+    """Supports when own[s] users have symbol s."""
+    oracle, a, b = mechanism.oracle, float(mechanism.oracle.a), float(mechanism.oracle.b)
+    if isinstance(oracle, Response):
+        kept = rng.binomial(own, a - b)
+        return kept + _spread(rng, int(own.sum() - kept.sum()), own.size)
+    supported: Ints = rng.binomial(own, a) + rng.binomial(own.sum() - own, b)
+    return supported
+
+
+# --- who says what about which key ---
+
+
+class _Asked(NamedTuple):
+    """How often each key was asked, and the codes and values of those who hold what they were asked."""
+
+    times: Ints
+    codes: Ints
+    values: Floats
+
+
+def _ask(population: Population, rng: np.random.Generator) -> _Asked:
+    """Every user draws an index; membership is looked up in one sorted array."""
+    d, n = population.n_keys, population.n_users
     index = rng.integers(0, d, n)
-    owners = np.repeat(np.arange(n), population.sizes)
-    cells = owners * d + population.codes
+    cells = np.repeat(np.arange(n), population.sizes) * d + population.codes
     wanted = np.arange(n) * d + index
     found = np.searchsorted(cells, wanted)
     held = found < cells.size
     held[held] = cells[found[held]] == wanted[held]
-    up, down = _signs(index[held], population.values[found[held]], d, rng)
-    asked = np.bincount(index, minlength=d)
-    plus, minus = _through_channel(mechanism.channel, up, down, asked - up - down, rng)
-    return plus, minus, asked
+    return _Asked(np.bincount(index, minlength=d), index[held], population.values[found[held]])
 
 
-def _sample_signs(
-    population: Population, pairs_per_user: int, rng: np.random.Generator
-) -> tuple[Ints, Ints, int]:
-    """How many users sampled each key with + and with -, and how many sampled a dummy."""
+def _sampled_pairs(population: Population, l: int, rng: np.random.Generator) -> tuple[Ints, int]:
+    """The pair that each user sampled, and how many sampled a dummy."""
     sizes = population.sizes
-    slot = rng.integers(0, np.maximum(sizes, pairs_per_user))
+    slot = rng.integers(0, np.maximum(sizes, l))
     real = slot < sizes
-    pair = population.offsets[:-1][real] + slot[real]
+    return population.offsets[:-1][real] + slot[real], int((~real).sum())
+
+
+def _sampled_signs(population: Population, l: int, rng: np.random.Generator) -> tuple[Ints, Ints, int]:
+    """How many users sampled each key with + and with -, and how many sampled a dummy."""
+    pair, dummies = _sampled_pairs(population, l, rng)
     up, down = _signs(population.codes[pair], population.values[pair], population.n_keys, rng)
-    return up, down, int((~real).sum())
+    return up, down, dummies
 
 
 def _signs(codes: Ints, values: Floats, d: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
@@ -106,6 +227,9 @@ def _signs(codes: Ints, values: Floats, d: int, rng: np.random.Generator) -> tup
     positive = rng.random(codes.size) * 2.0 - 1.0 < values
     up = np.bincount(codes[positive], minlength=d)
     return up, np.bincount(codes, minlength=d) - up
+
+
+# --- what becomes of it ---
 
 
 def _through_channel(
@@ -119,7 +243,30 @@ def _through_channel(
     return up_kept + down_flipped + fake_up, down_kept + up_flipped + fake_down
 
 
+def _through_value_channel(
+    channel: ValueChannel, places: Ints, bins: Ints, rest: Ints, rng: np.random.Generator
+) -> Ints:
+    """Output counts per place when users hold `bins` at `places` and `rest` did not sample a place.
+
+    A sampled value is `near` with an excess of near - far over the window, else uniform or silent.
+    """
+    window, words = channel.window, channel.words
+    excess = window.width * (channel.near - channel.far) / words
+    told = rng.random(places.size) < excess
+    outputs = window.step * bins[told] + rng.integers(0, window.width, int(told.sum()))
+    cells = np.bincount(places[told] * window.n_out + outputs, minlength=rest.size * window.n_out)
+    untold = np.bincount(places[~told], minlength=rest.size)
+    uniform = rng.binomial(untold, window.n_out * channel.far / words / (1 - excess))
+    uniform += rng.binomial(rest, window.n_out * channel.fake / words)
+    return cells.reshape(rest.size, window.n_out) + _spread(rng, uniform, window.n_out)
+
+
 def _two_cells(rng: np.random.Generator, trials: Ints, first: float, second: float) -> tuple[Ints, Ints]:
     """The first two counts of a multinomial, as nested binomials."""
     hits = rng.binomial(trials, first)
     return hits, rng.binomial(trials - hits, min(1.0, second / (1.0 - first)))
+
+
+def _spread(rng: np.random.Generator, trials: int | Ints, cells: int) -> Ints:
+    """Trials spread evenly over cells."""
+    return rng.multinomial(trials, np.full(cells, 1.0 / cells))

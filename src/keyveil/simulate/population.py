@@ -7,7 +7,7 @@ User u holds the pairs offsets[u] .. offsets[u + 1] - 1; their codes ascend. Val
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +93,28 @@ class Population:
         total = np.bincount(self.codes, weights=self.values, minlength=self.n_keys)
         mean: Floats = np.divide(total, holders, out=np.full(self.n_keys, np.nan), where=holders > 0)
         return mean
+
+    def take(self, users: Ints) -> Population:
+        """Only these users."""
+        sizes = self.sizes[users]
+        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        pairs = np.repeat(self.offsets[users] - offsets[:-1], sizes) + np.arange(offsets[-1])
+        return replace(self, offsets=offsets, codes=self.codes[pairs], values=self.values[pairs])
+
+    def restrict(self, keys: Ints) -> Population:
+        """All users, but only these keys, which get the codes 0, 1, ... in the order given."""
+        place = np.full(self.n_keys, -1)
+        place[keys] = np.arange(keys.size)
+        kept = place[self.codes] >= 0
+        users = np.repeat(np.arange(self.n_users), self.sizes)[kept]
+        return Population.from_pairs(
+            users,
+            place[self.codes[kept]],
+            self.values[kept],
+            n_users=self.n_users,
+            names=[self.names[key] for key in keys],
+            value_range=self.value_range,
+        )
 
     def records(self) -> Iterator[Record]:
         """Every user's record, for the slow path through the real client."""

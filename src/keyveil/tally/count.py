@@ -11,8 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.errors import Refusal, ReportRejected
-from keyveil.mechanisms import Mechanism, SampledIndex, SignedResponse, SignedUnary
-from keyveil.report import MINUS, PLUS, Envelope, Symbol, Trits
+from keyveil.mechanisms import (
+    Apart,
+    BroadcastIndex,
+    EncodedOracle,
+    Hashed,
+    IndexedBoundary,
+    Mechanism,
+    Response,
+    SampledIndex,
+    SignedResponse,
+    SignedUnary,
+    UeSw,
+)
+from keyveil.report import ABSENT, MINUS, PLUS, Envelope, Layout, Row, Symbol, Trits
+from keyveil.tally.hashing import supports
 from keyveil.tally.tally import Counts, Tally
 
 if TYPE_CHECKING:
@@ -21,7 +34,7 @@ if TYPE_CHECKING:
 # Reports handled at once: keeps the unpacked trits of 6,000 keys within 25 MB.
 _BLOCK = 4096
 
-PlusMinusAsked = tuple[Counts, Counts, Counts]
+Cells = dict[str, Counts]
 
 
 def tally_reports(campaign: Campaign, reports: Iterable[bytes]) -> Tally:
@@ -35,18 +48,17 @@ def tally_reports(campaign: Campaign, reports: Iterable[bytes]) -> Tally:
 
 def count(mechanism: Mechanism, payloads: Sequence[bytes], *, question: str) -> Tally:
     """The tally of answers in their byte form."""
-    plus, minus, asked = count_answers(mechanism, payloads)
-    return Tally(question=question, n_reports=len(payloads), plus=plus, minus=minus, asked=asked)
+    return Tally.of(question=question, n_reports=len(payloads), **count_answers(mechanism, payloads))
 
 
 @singledispatch
-def count_answers(mechanism: object, payloads: Sequence[bytes]) -> PlusMinusAsked:
-    """Counts of PLUS, MINUS and asked per key; every shape of report registers its own."""
+def count_answers(mechanism: object, payloads: Sequence[bytes]) -> Cells:
+    """The cells of a tally; every shape of report registers its own, and `ticks` says what it must be."""
     raise TypeError(f"no way to count reports of {type(mechanism).__name__}; register count_answers for it")
 
 
 @count_answers.register
-def _(mechanism: SignedUnary, payloads: Sequence[bytes]) -> PlusMinusAsked:
+def _(mechanism: SignedUnary, payloads: Sequence[bytes]) -> Cells:
     plus = np.zeros(mechanism.n_keys, dtype=np.int64)
     minus = np.zeros_like(plus)
     packed = _matrix(mechanism.layout, payloads)
@@ -56,19 +68,64 @@ def _(mechanism: SignedUnary, payloads: Sequence[bytes]) -> PlusMinusAsked:
         width = len(range(place, mechanism.n_keys, 4))
         plus[place::4] = (trits == PLUS).sum(axis=0)[:width]
         minus[place::4] = (trits == MINUS).sum(axis=0)[:width]
-    return plus, minus, np.full_like(plus, len(payloads))
+    return {"plus": plus, "minus": minus, "asked": np.full_like(plus, len(payloads))}
 
 
 @count_answers.register
-def _(mechanism: SignedResponse, payloads: Sequence[bytes]) -> PlusMinusAsked:
+def _(mechanism: SignedResponse, payloads: Sequence[bytes]) -> Cells:
     cells = _histogram(mechanism.layout, payloads)[: 2 * mechanism.n_keys].reshape(-1, 2)
-    return cells[:, 0], cells[:, 1], np.full(mechanism.n_keys, len(payloads), dtype=np.int64)
+    return {"plus": cells[:, 0], "minus": cells[:, 1], "asked": np.full(mechanism.n_keys, len(payloads))}
 
 
 @count_answers.register
-def _(mechanism: SampledIndex, payloads: Sequence[bytes]) -> PlusMinusAsked:
+def _(mechanism: SampledIndex, payloads: Sequence[bytes]) -> Cells:
     cells = _histogram(mechanism.layout, payloads).reshape(-1, 3)
-    return cells[:, PLUS], cells[:, MINUS], cells.sum(axis=1)
+    return {"plus": cells[:, PLUS], "minus": cells[:, MINUS], "asked": cells.sum(axis=1)}
+
+
+@count_answers.register
+def _(mechanism: BroadcastIndex, payloads: Sequence[bytes]) -> Cells:
+    cells = _histogram(mechanism.layout, payloads).reshape(-1, 2, 3).sum(axis=1)
+    return {"plus": cells[:, PLUS], "minus": cells[:, MINUS], "asked": cells.sum(axis=1)}
+
+
+@count_answers.register
+def _(mechanism: IndexedBoundary, payloads: Sequence[bytes]) -> Cells:
+    cells = _histogram(mechanism.layout, payloads).reshape(-1, mechanism.bins + 1)
+    return {"bins": cells[:, ABSENT + 1 :], "asked": cells.sum(axis=1)}
+
+
+@count_answers.register
+def _(mechanism: UeSw, payloads: Sequence[bytes]) -> Cells:
+    size = mechanism.channel.window.n_out + 1
+    cells = np.zeros(mechanism.n_padded * size, dtype=np.int64)
+    places = size * np.arange(mechanism.n_padded)
+    for start in range(0, len(payloads), _BLOCK):
+        symbols = _rows(mechanism.layout, payloads[start : start + _BLOCK])
+        cells += np.bincount((symbols + places).ravel(), minlength=cells.size)
+    return {"bins": cells.reshape(mechanism.n_padded, size)[:, ABSENT + 1 :]}
+
+
+@count_answers.register
+def _(mechanism: EncodedOracle, payloads: Sequence[bytes]) -> Cells:
+    oracle = mechanism.oracle
+    if isinstance(oracle, Response):
+        return {"support": _histogram(oracle.layout, payloads)}
+    if isinstance(oracle, Hashed):
+        table = _histogram(oracle.layout, payloads).reshape(oracle.cohorts, oracle.buckets)
+        return {"support": supports(table, oracle.n_symbols)}
+    return {"support": _rows(Row(oracle.n_symbols, 2), payloads).sum(axis=0)}
+
+
+@count_answers.register
+def _(mechanism: Apart, payloads: Sequence[bytes]) -> Cells:
+    rows, d = _rows(mechanism.layout, payloads), mechanism.n_keys
+    positive = rows[:, -1] == 1
+    if isinstance(mechanism.oracle, Response):
+        up, down = (np.bincount(rows[mask, 0], minlength=d + 1) for mask in (positive, ~positive))
+    else:
+        up, down = (rows[mask, :-1].sum(axis=0) for mask in (positive, ~positive))
+    return {"plus": up[:d], "minus": down[:d], "asked": np.full(d, len(payloads))}
 
 
 def _payload(report: bytes, campaign: bytes, position: int) -> bytes:
@@ -85,7 +142,7 @@ def _blocks(payloads: Iterator[bytes]) -> Iterator[list[bytes]]:
         yield block
 
 
-def _matrix(layout: Trits | Symbol, payloads: Sequence[bytes]) -> NDArray[np.uint8]:
+def _matrix(layout: Layout, payloads: Sequence[bytes]) -> NDArray[np.uint8]:
     for payload in payloads:
         if len(payload) != layout.n_bytes:
             layout.decode(payload)
@@ -97,6 +154,19 @@ def _refuse_non_canonical(layout: Trits, packed: NDArray[np.uint8]) -> None:
     bad = (packed & (packed >> 1) & 0x55).any(axis=1) | ((packed[:, -1] & spare) != 0)
     if bad.any():
         layout.decode(packed[bad.argmax()].tobytes())
+
+
+def _rows(layout: Row, payloads: Sequence[bytes]) -> NDArray[np.int64]:
+    """The numbers of every report, one row each."""
+    bits = np.unpackbits(_matrix(layout, payloads), axis=1, bitorder="little")
+    used = layout.bits * layout.length
+    numbers = bits[:, :used].reshape(len(payloads), layout.length, layout.bits) @ (
+        1 << np.arange(layout.bits, dtype=np.int64)
+    )
+    bad = bits[:, used:].any(axis=1) | (numbers >= layout.size).any(axis=1)
+    if bad.any():
+        layout.decode(payloads[int(bad.argmax())])
+    return numbers
 
 
 def _histogram(layout: Symbol, payloads: Sequence[bytes]) -> Counts:

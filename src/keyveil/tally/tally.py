@@ -1,16 +1,21 @@
 """Integers that add, in any order, on any machine.
 
-For every key a tally holds how many reports said PLUS of it, how many MINUS, and how many could
-have spoken of it at all (`asked`: all of them, except where a report carries one index).
+A tally is a handful of named integer arrays, its cells. Which ones there are is the mechanism's
+business; mechanisms that answer about signs share three, each with one number a key:
+
+    plus, minus   reports that said + or - of the key
+    asked         reports that could have spoken of it (all, unless a report carries one index)
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from keyveil.errors import TallyError
 
@@ -19,9 +24,9 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tally:
-    """Counts of PLUS, MINUS and asked per key. Tallies of one question merge with `+`.
+    """Counts of one question's reports. Tallies of one question merge with `+`.
 
-    >>> one = Tally(question="q", n_reports=1, plus=[1, 0], minus=[0, 0], asked=[1, 1])
+    >>> one = Tally.of(question="q", n_reports=1, plus=[1, 0], minus=[0, 0], asked=[1, 1])
     >>> both = one + one
     >>> both.n_reports, both.plus.tolist(), both == one
     (2, [2, 0], False)
@@ -29,47 +34,57 @@ class Tally:
 
     question: str
     n_reports: int
-    plus: Counts
-    minus: Counts
-    asked: Counts
+    cells: Mapping[str, Counts]
 
-    def __post_init__(self) -> None:
-        for name in ("plus", "minus", "asked"):
-            counts = np.array(getattr(self, name), dtype=np.int64)
-            counts.setflags(write=False)
-            object.__setattr__(self, name, counts)
-        if not self.plus.shape == self.minus.shape == self.asked.shape:
-            raise TallyError("plus, minus and asked must count the same keys")
+    @classmethod
+    def of(cls, *, question: str, n_reports: int, **cells: ArrayLike) -> Tally:
+        """A tally of the named cells, copied and made read-only."""
+        frozen = {}
+        for name, counts in cells.items():
+            frozen[name] = np.array(counts, dtype=np.int64)
+            frozen[name].setflags(write=False)
+        return cls(question=question, n_reports=n_reports, cells=MappingProxyType(frozen))
+
+    @property
+    def plus(self) -> Counts:
+        """Reports that said + of each key."""
+        return self.cells["plus"]
+
+    @property
+    def minus(self) -> Counts:
+        """Reports that said - of each key."""
+        return self.cells["minus"]
+
+    @property
+    def asked(self) -> Counts:
+        """Reports that could have spoken of each key."""
+        return self.cells["asked"]
 
     def __add__(self, other: Tally) -> Tally:
         if self.question != other.question:
             raise TallyError(
                 f"tallies of different questions do not add: {self.question[:12]} and {other.question[:12]}"
             )
-        return Tally(
+        if self._shapes() != other._shapes():
+            raise TallyError(f"tallies of different cells do not add: {self._shapes()} and {other._shapes()}")
+        return Tally.of(
             question=self.question,
             n_reports=self.n_reports + other.n_reports,
-            plus=self.plus + other.plus,
-            minus=self.minus + other.minus,
-            asked=self.asked + other.asked,
+            **{name: counts + other.cells[name] for name, counts in self.cells.items()},
         )
 
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Tally)
             and (self.question, self.n_reports) == (other.question, other.n_reports)
-            and all(
-                np.array_equal(getattr(self, name), getattr(other, name))
-                for name in ("plus", "minus", "asked")
-            )
+            and self._shapes() == other._shapes()
+            and all(np.array_equal(counts, other.cells[name]) for name, counts in self.cells.items())
         )
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: counts.shape for name, counts in self.cells.items()}
 
     def to_fields(self) -> dict[str, Any]:
         """Plain integers and lists, for JSON."""
-        return {
-            "question": self.question,
-            "n_reports": self.n_reports,
-            "plus": self.plus.tolist(),
-            "minus": self.minus.tolist(),
-            "asked": self.asked.tolist(),
-        }
+        cells = {name: counts.tolist() for name, counts in self.cells.items()}
+        return {"question": self.question, "n_reports": self.n_reports, "cells": cells}

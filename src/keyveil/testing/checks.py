@@ -15,17 +15,37 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
 
-from keyveil.audit import closed_form_loss, enumerate_loss
+from keyveil import mechanisms
+from keyveil.audit import closed_form_loss, enumerate_loss, enumeration_size
 from keyveil.domain import Record
 from keyveil.errors import MechanismError
-from keyveil.mechanisms import Channel, Mechanism
+from keyveil.mechanisms import (
+    EncodedOracle,
+    Mechanism,
+    SampledIndex,
+    SignedResponse,
+    SignedUnary,
+    UeSw,
+)
+from keyveil.mechanisms.channel import share
 from keyveil.numerics import InsecureSeededEntropy, exp_below, parse_epsilon
-from keyveil.report import MINUS, PLUS
 from keyveil.simulate import draw_tally, insecure_generator, perturb_all, synthetic
 from keyveil.tally import count
-from keyveil.testing.laws import Z, chi_square_z, tally_cell, tally_law
+from keyveil.testing.laws import Z, answer_cell, chi_square_z, tally_cell, tally_law
 
 Check = Callable[[type[Mechanism]], None]
+
+# What a mechanism does not owe, and why.
+EXEMPT: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        ("olh", "frequency_is_unbiased"): "1/g is the chance of a hit over all hashes, not over four of them",
+        ("olh", "variance_is_exact"): "1/g is the chance of a hit over all hashes, not over four of them",
+        ("olh", "simulation_follows_the_law"): "is simulated with ideal hashing",
+        ("krr-harmony", "closed_form_is_reached"): "a baseline that does not claim what sampling amplifies",
+    }
+)
+# Probabilities that one instance may cost; larger ones are left to smaller sizes.
+_LARGEST = 30_000
 
 EPSILONS = ("0.1", "0.5", "1", "2", "4")
 
@@ -36,8 +56,9 @@ def check_mechanism(cls: type[Mechanism]) -> None:
     >>> from keyveil.mechanisms import REGISTRY
     >>> check_mechanism(REGISTRY["pckv-grr"])
     """
-    for check in CHECKS.values():
-        check(cls)
+    for name, check in CHECKS.items():
+        if (cls.id, name) not in EXEMPT:
+            check(cls)
 
 
 # --- the kernel ---
@@ -65,7 +86,7 @@ def lift_is_proportional(cls: type[Mechanism]) -> None:
 def loss_is_within_epsilon(cls: type[Mechanism]) -> None:
     """The enumerated loss is at most e**epsilon with no tolerance, and never above the closed form."""
     for epsilon in EPSILONS:
-        for mechanism in _instances(cls, (epsilon,), ((1, 1), (2, 1), (3, 2), (2, 3))):
+        for mechanism in _enumerable(cls, (epsilon,), ((1, 1), (2, 1), (3, 2), (2, 3))):
             loss = enumerate_loss(mechanism).ratio
             assert loss <= exp_below(parse_epsilon(epsilon)), f"{mechanism}: loss exceeds epsilon {epsilon}"
             assert loss <= mechanism.loss, f"{mechanism}: loss exceeds its closed form"
@@ -73,7 +94,7 @@ def loss_is_within_epsilon(cls: type[Mechanism]) -> None:
 
 def closed_form_is_reached(cls: type[Mechanism]) -> None:
     """Where two full records fit into the domain, enumeration and witness reach the closed form."""
-    for mechanism in _instances(cls, ("0.5", "2"), ((2, 1), (4, 2))):
+    for mechanism in _enumerable(cls, ("0.5", "2"), ((2, 1), (4, 2))):
         assert enumerate_loss(mechanism).ratio == mechanism.loss, f"{mechanism}: closed form is not reached"
         method = closed_form_loss(mechanism).method
         assert method == "closed form, reached", f"{mechanism}: its witness misses the closed form"
@@ -90,7 +111,7 @@ def sampler_is_kernel(cls: type[Mechanism]) -> None:
         if mechanism is None:
             continue
         tried += 1
-        words, drawn = range(mechanism.channel.words), mechanism.n_words
+        words, drawn = range(1 << mechanism.word_bits), mechanism.n_words
         for record in _records(n_keys):
             seen = Counter(mechanism.perturb(record, tup) for tup in itertools.product(words, repeat=drawn))
             for answer in mechanism.answers():
@@ -112,7 +133,7 @@ def length_tells_nothing(cls: type[Mechanism]) -> None:
 
 def wire_round_trips(cls: type[Mechanism]) -> None:
     """Every answer survives the wire, and no two share their bytes."""
-    for mechanism in _instances(cls, ("1",), ((1, 1), (5, 2))):
+    for mechanism in _enumerable(cls, ("1",), ((1, 1), (3, 2))):
         layout = mechanism.layout
         sent = {layout.encode(answer): answer for answer in mechanism.answers()}
         assert len(sent) == sum(1 for _ in mechanism.answers()), f"{mechanism}: two answers share their bytes"
@@ -123,65 +144,67 @@ def wire_round_trips(cls: type[Mechanism]) -> None:
 # --- the collector's side ---
 
 
-def debias_inverts(cls: type[Mechanism]) -> None:
-    """Debiasing the expected counts returns frequency and frequency * mean, exactly."""
-    for mechanism in _instances(cls, ("1",), ((2, 1), (2, 2), (4, 2))):
+def frequency_is_unbiased(cls: type[Mechanism]) -> None:
+    """Debiasing the expected counts returns the frequency, exactly; for signed reports the mean too."""
+    for mechanism in _instances(cls, ("1",), ((2, 1), (2, 2))):
         records = _short_records(mechanism)
         for code in range(mechanism.n_keys):
-            law = [_view_law(mechanism, record, code) for record in records]
-            plus, minus, asked = (
-                sum(view.get(said, Fraction(0)) for view in law for said in group)
-                for group in ((PLUS,), (MINUS,), (0, PLUS, MINUS))
+            law = [_heard_law(mechanism, record, code) for record in records]
+            asked = sum(chance for one in law for (was_asked, _), chance in one.items() if was_asked)
+            plus, minus, other = (
+                sum(one.get((True, said), Fraction(0)) for one in law) for said in ("plus", "minus", "other")
             )
-            frequency, signed = mechanism.debias(plus, minus, asked, number=Fraction)
             levels = [pair.level for record in records for pair in record.pairs if pair.code == code]
-            values = [Fraction(level, 2**63) - 1 for level in levels]
+            frequency = share(mechanism.a, mechanism.b, plus + minus + other, asked, mechanism.pairs_per_user)
             assert frequency == Fraction(len(levels), len(records)), f"{mechanism}: frequency is biased"
-            assert signed == sum(values, Fraction(0)) / len(records), f"{mechanism}: means are biased"
+            if isinstance(mechanism, (SignedUnary, SignedResponse, SampledIndex)):
+                _, signed = mechanism.debias(plus, minus, asked, number=Fraction)
+                values = [Fraction(level, 2**63) - 1 for level in levels]
+                assert signed == sum(values, Fraction(0)) / len(records), f"{mechanism}: means are biased"
 
 
 def variance_is_exact(cls: type[Mechanism]) -> None:
-    """The variance of a frequency equals the one of the joint law of a few users, given who was asked."""
-    for mechanism in _instances(cls, ("1",), ((2, 1), (2, 2), (4, 2))):
+    """The variance of a frequency equals that of the joint law of a few users, given who was asked."""
+    for mechanism in _instances(cls, ("1",), ((2, 1), (2, 2))):
         records, code = _short_records(mechanism)[:6], 0
         law = _asked_and_reported(mechanism, records, code)
-        holders = sum(pair.code == code for record in records for pair in record.pairs)
+        true_share = Fraction(sum(p.code == code for r in records for p in r.pairs), len(records))
         for asked in sorted({asked for asked, _ in law if asked > 0}):
             given = {reported: chance for (n, reported), chance in law.items() if n == asked}
-            estimates = {
-                reported: mechanism.debias(Fraction(reported), Fraction(0), asked, number=Fraction)[0]
+            shares = {
+                reported: share(mechanism.a, mechanism.b, Fraction(reported), asked, mechanism.pairs_per_user)
                 for reported in given
             }
             total = sum(given.values())
-            mean = sum(given[r] * estimates[r] for r in given) / total
-            variance = sum(given[r] * (estimates[r] - mean) ** 2 for r in given) / total
-            frequency = Fraction(holders, len(records))
-            claimed = mechanism.variance(frequency, asked, Fraction(len(records)), number=Fraction)
-            assert mean == frequency, f"{mechanism}: frequency is biased given {asked} were asked"
+            mean = sum(given[r] * shares[r] for r in given) / total
+            variance = sum(given[r] * (shares[r] - mean) ** 2 for r in given) / total
+            claimed = mechanism.variance(true_share, asked, Fraction(len(records)), number=Fraction)
+            assert mean == true_share, f"{mechanism}: frequency is biased given {asked} were asked"
             assert variance == claimed, f"{mechanism}: variance {float(claimed)}, is {float(variance)}"
 
 
-def tally_counts_views(cls: type[Mechanism]) -> None:
-    """The vectorised tally counts what `view` says of each key, and parts add up to the whole."""
+def tally_counts_ticks(cls: type[Mechanism]) -> None:
+    """The vectorised tally counts what `ticks` says of each report, and parts add up to the whole."""
     population = synthetic(users=300, keys=7, pairs_per_user=3, seed=4)
     for mechanism in _instances(cls, ("1",), ((7, 1), (7, 3))):
         payloads = list(perturb_all(mechanism, population, InsecureSeededEntropy(2)))
         whole = count(mechanism, payloads, question="q")
-        answers = [mechanism.layout.decode(payload) for payload in payloads]
-        for code in range(mechanism.n_keys):
-            said = Counter(mechanism.view(answer, code) for answer in answers)
-            heard = (said[PLUS], said[MINUS], len(answers) - said[None])
-            counted = (whole.plus[code], whole.minus[code], whole.asked[code])
-            assert heard == counted, f"{mechanism}: key {code} heard {heard}, tallied {counted}"
+        one_by_one = (answer_cell(mechanism, mechanism.layout.decode(payload)) for payload in payloads)
+        ticked = tuple(map(sum, zip(*one_by_one, strict=True)))
+        assert ticked == tally_cell(whole), f"{mechanism}: the tally is not the sum of its ticks"
         some, rest = (count(mechanism, part, question="q") for part in (payloads[:100], payloads[100:]))
         assert some + rest == whole, f"{mechanism}: parts do not add up to the whole"
 
 
 def simulation_follows_the_law(cls: type[Mechanism]) -> None:
     """Fast tallies and tallies of real reports both follow the exact joint law (fixed seed, z = 5)."""
-    population = synthetic(users=4, keys=2, pairs_per_user=2, seed=3)
     rng, entropy = insecure_generator(1), InsecureSeededEntropy(1)
-    for mechanism in _instances(cls, ("2",), ((2, 2),)):
+    for mechanism in _instances(cls, ("2",), ((2, 1), (2, 2))):
+        # Two users of many answers have as many joint tallies as four of few.
+        many = enumeration_size(mechanism) > 1000
+        population = synthetic(users=2 if many else 4, keys=2, pairs_per_user=2, seed=3)
+        if many and mechanism.pairs_per_user > 1:
+            continue
         law = tally_law(mechanism, list(population.records()))
         fast = (draw_tally(mechanism, population, rng) for _ in range(6000))
         slow = (
@@ -200,10 +223,10 @@ def is_a_public_value(cls: type[Mechanism]) -> None:
     """Instances are frozen, equal by value, and survive pickle and repr."""
     for mechanism in _instances(cls, ("1",), ((3, 2),)):
         assert pickle.loads(pickle.dumps(mechanism)) == mechanism, f"{mechanism}: does not pickle"  # noqa: S301
-        rebuilt = eval(repr(mechanism), {cls.__name__: cls, "Channel": Channel})  # noqa: S307
+        rebuilt = eval(repr(mechanism), vars(mechanisms) | {cls.__name__: cls})  # noqa: S307
         assert rebuilt == mechanism, f"{mechanism}: repr does not rebuild it"
         try:
-            setattr(mechanism, "n_keys", 1)  # noqa: B010
+            setattr(mechanism, dataclasses.fields(cls)[0].name, None)  # type: ignore[arg-type]
         except dataclasses.FrozenInstanceError:
             continue
         raise AssertionError(f"{mechanism}: is not frozen")
@@ -220,9 +243,9 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
             sampler_is_kernel,
             length_tells_nothing,
             wire_round_trips,
-            debias_inverts,
+            frequency_is_unbiased,
             variance_is_exact,
-            tally_counts_views,
+            tally_counts_ticks,
             simulation_follows_the_law,
             is_a_public_value,
         )
@@ -233,16 +256,37 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
 def _instances(
     cls: type[Mechanism], epsilons: Sequence[str], sizes: Sequence[tuple[int, int]]
 ) -> Iterator[Mechanism]:
-    """One instance per epsilon, size and allocation."""
+    """One instance per epsilon, size and allocation, with options that keep it small."""
     for epsilon, (n_keys, pairs_per_user), allocation in itertools.product(epsilons, sizes, cls.allocations):
-        yield cls.for_epsilon(epsilon, n_keys=n_keys, pairs_per_user=pairs_per_user, allocation=allocation)
+        yield cls.for_epsilon(
+            epsilon,
+            n_keys=n_keys,
+            pairs_per_user=pairs_per_user,
+            allocation=allocation,
+            **cls.small_options,
+        )
+
+
+def _enumerable(
+    cls: type[Mechanism], epsilons: Sequence[str], sizes: Sequence[tuple[int, int]]
+) -> Iterator[Mechanism]:
+    """Those instances whose records and answers can all be tried; at least one must be among them."""
+    small = [m for m in _instances(cls, epsilons, sizes) if enumeration_size(m) <= _LARGEST]
+    assert small, f"{cls.__name__}: no instance is small enough to be enumerated"
+    return iter(small)
 
 
 def _with_short_words(cls: type[Mechanism], n_keys: int, pairs_per_user: int) -> Mechanism | None:
     """An instance whose reports take at most 16 random bits in all, if one exists."""
     n_words = cls.for_epsilon(3, n_keys=n_keys, pairs_per_user=pairs_per_user).n_words
     try:
-        return cls.for_epsilon(3, n_keys=n_keys, pairs_per_user=pairs_per_user, word_bits=16 // n_words)
+        return cls.for_epsilon(
+            3,
+            n_keys=n_keys,
+            pairs_per_user=pairs_per_user,
+            word_bits=16 // n_words,
+            **cls.small_options,
+        )
     except MechanismError:
         return None
 
@@ -262,11 +306,15 @@ def _short_records(mechanism: Mechanism) -> list[Record]:
     return [Record.of({code: next(values) for code in held}) for held in wanted]
 
 
-def _view_law(mechanism: Mechanism, record: Record, code: int) -> dict[int | None, Fraction]:
-    """The exact law of what one report says of one key."""
-    law: dict[int | None, Fraction] = defaultdict(Fraction)
+def _heard_law(mechanism: Mechanism, record: Record, code: int) -> dict[tuple[bool, str | None], Fraction]:
+    """Whether one report could speak of a key, and what it said: None, plus, minus or other."""
+    law: dict[tuple[bool, str | None], Fraction] = defaultdict(Fraction)
     for answer in mechanism.answers():
-        law[mechanism.view(answer, code)] += mechanism.probability(answer, record)
+        ticks = [name for name, place in mechanism.ticks(answer) if place[0] == code]
+        everybody = isinstance(mechanism, (UeSw, EncodedOracle))
+        said = next((name for name in ticks if name != "asked"), None)
+        heard = said if said in (None, "plus", "minus") else "other"
+        law[everybody or "asked" in ticks, heard] += mechanism.probability(answer, record)
     return law
 
 
@@ -276,13 +324,9 @@ def _asked_and_reported(
     """The joint law of how many users were asked about a key and how many reported it."""
     joint: dict[tuple[int, int], Fraction] = {(0, 0): Fraction(1)}
     for record in records:
-        law = _view_law(mechanism, record, code)
-        reported = law.get(PLUS, Fraction(0)) + law.get(MINUS, Fraction(0))
-        silent, unasked = law.get(0, Fraction(0)), law.get(None, Fraction(0))
         grown: dict[tuple[int, int], Fraction] = defaultdict(Fraction)
-        for (asked, heard), chance in joint.items():
-            grown[asked + 1, heard + 1] += chance * reported
-            grown[asked + 1, heard] += chance * silent
-            grown[asked, heard] += chance * unasked
+        for (was_asked, said), step in _heard_law(mechanism, record, code).items():
+            for (asked, heard), chance in joint.items():
+                grown[asked + was_asked, heard + (said is not None)] += chance * step
         joint = {cell: chance for cell, chance in grown.items() if chance}
     return joint

@@ -7,10 +7,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
+import numpy as np
+
 from keyveil.domain import Record
-from keyveil.mechanisms import Mechanism
-from keyveil.report import MINUS, PLUS
-from keyveil.tally import Tally
+from keyveil.mechanisms import Answer, Mechanism
+from keyveil.tally import Tally, count
 
 # Five standard errors: a right sampler fails one fixed seed in three million.
 Z = 5.0
@@ -19,15 +20,12 @@ Cell = tuple[int, ...]
 
 
 def tally_law(mechanism: Mechanism, records: Sequence[Record]) -> dict[Cell, Fraction]:
-    """The joint law of (plus, minus, asked) of every key, over all reports of all users."""
-    codes = range(mechanism.n_keys)
-    joint: dict[Cell, Fraction] = {(0,) * (3 * mechanism.n_keys): Fraction(1)}
+    """The joint law of all cells of a tally, over all reports of all users."""
+    joint: dict[Cell, Fraction] = {tally_cell(count(mechanism, [], question="q")): Fraction(1)}
     for record in records:
         one: dict[Cell, Fraction] = defaultdict(Fraction)
         for answer in mechanism.answers():
-            views = [mechanism.view(answer, code) for code in codes]
-            cell = tuple(int(n) for view in views for n in (view == PLUS, view == MINUS, view is not None))
-            one[cell] += mechanism.probability(answer, record)
+            one[answer_cell(mechanism, answer)] += mechanism.probability(answer, record)
         grown: dict[Cell, Fraction] = defaultdict(Fraction)
         for before, chance in joint.items():
             for cell, step in one.items():
@@ -36,10 +34,17 @@ def tally_law(mechanism: Mechanism, records: Sequence[Record]) -> dict[Cell, Fra
     return joint
 
 
+def answer_cell(mechanism: Mechanism, answer: Answer) -> Cell:
+    """The tally of one answer, by the mechanism's own `ticks`."""
+    cells = {name: np.zeros_like(counts) for name, counts in count(mechanism, [], question="q").cells.items()}
+    for name, place in mechanism.ticks(answer):
+        cells[name][place] += 1
+    return tally_cell(Tally.of(question="q", n_reports=1, **cells))
+
+
 def tally_cell(tally: Tally) -> Cell:
-    """A tally as a cell of `tally_law`."""
-    columns = zip(tally.plus, tally.minus, tally.asked, strict=True)
-    return tuple(int(n) for counts in columns for n in counts)
+    """All cells of a tally in one tuple, by name."""
+    return tuple(n for _, counts in sorted(tally.cells.items()) for n in counts.ravel().tolist())
 
 
 def chi_square_z(law: dict[Cell, Fraction], draws: Iterable[Cell]) -> float:

@@ -1,0 +1,230 @@
+"""Keys and values perturbed apart: the baselines that lose what ties a value to its key.
+
+Pad, sample one pair; tell the key by a frequency oracle with half the budget, and the sign of the
+value by Harmony with the other half, whatever became of the key. A report that names a key by chance
+carries somebody's honest sign about another key, so the signs heard with a key average the whole
+population's values: frequencies are right, means of rare keys are not theirs.
+
+    krr-harmony      randomized response over keys and one dummy
+    rappor-harmony   one symmetric bit per key (basic one-time RAPPOR; no Bloom filter, no cohorts)
+    oue-harmony      one optimised bit per key
+
+The loss is the product of both: sampling is not used to amplify.
+
+[PrivKV] section VII compares with such pairs. Words: slot, rounding, sign, then the oracle's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+from keyveil.domain import HALF_LEVEL, Record, sample_pair, sampling_law
+from keyveil.mechanisms.base import Allocation, Answer, Tick, Witness, check_size, choose, record_codes
+from keyveil.mechanisms.channel import Exactness, Number, share_variance
+from keyveil.mechanisms.oracles import Bits, Response
+from keyveil.mechanisms.values import Harmony
+from keyveil.numerics import WORD_BITS, parse_epsilon
+from keyveil.report import Row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Apart:
+    """An oracle's answer about the sampled key or dummy (symbol n_keys), and a noisy sign of its value."""
+
+    n_keys: int
+    pairs_per_user: int
+    oracle: Response | Bits
+    sign: Harmony
+
+    id: ClassVar[str] = "apart"
+    allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.NAIVE,)
+    small_options: ClassVar[Mapping[str, Any]] = {}
+
+    def __post_init__(self) -> None:
+        check_size(self.n_keys, self.pairs_per_user)
+
+    @classmethod
+    def _oracle(cls, epsilon: Fraction, n_symbols: int, word_bits: int) -> Response | Bits:
+        raise TypeError("use one of KrrHarmony, RapporHarmony, OueHarmony")
+
+    @classmethod
+    def for_epsilon(
+        cls,
+        epsilon: object,
+        *,
+        n_keys: int,
+        pairs_per_user: int = 1,
+        allocation: Allocation | None = None,
+        word_bits: int = WORD_BITS,
+        **_options: Any,
+    ) -> Self:
+        """Half of `epsilon` for the key, half for the sign."""
+        choose(allocation, cls.allocations)
+        check_size(n_keys, pairs_per_user)
+        half = parse_epsilon(epsilon) / 2
+        return cls(
+            n_keys=n_keys,
+            pairs_per_user=pairs_per_user,
+            oracle=cls._oracle(half, n_keys + 1, word_bits),
+            sign=Harmony.for_epsilon(half, word_bits),
+        )
+
+    # --- the kernel ---
+
+    @property
+    def word_bits(self) -> int:
+        """The oracle's."""
+        return self.oracle.word_bits
+
+    @property
+    def loss(self) -> Fraction:
+        """Both halves together."""
+        return self.oracle.loss * self.sign.loss
+
+    def witness(self) -> Witness:
+        """L keys held with +, against l others with -, when the answer speaks for the first only."""
+        mine, others = self._sides()
+        first, second = Record.of(dict.fromkeys(mine, 1.0)), Record.of(dict.fromkeys(others, -1.0))
+        if isinstance(self.oracle, Response):
+            return Witness(first, second, self._join(0, 1))
+        return Witness(first, second, self._join([int(s in mine) for s in range(self.n_keys + 1)], 1))
+
+    def _sides(self) -> tuple[range, range]:
+        l = self.pairs_per_user
+        return range(min(l, self.n_keys)), range(l, min(2 * l, self.n_keys))
+
+    def answers(self) -> Iterator[tuple[int, ...]]:
+        """Every answer about the key with both signs."""
+        return (self._join(key, sign) for key in self.oracle.answers() for sign in (1, -1))
+
+    def probability(self, answer: Sequence[int], record: Record) -> Fraction:
+        """Given the sampled pair, key and sign are independent."""
+        key, sign = self._split(answer)
+        held, dummy = sampling_law(record, self.pairs_per_user, self.word_bits)
+        slots = [(pair.code, pair.level, chance) for pair, chance in held] + [
+            (self.n_keys, HALF_LEVEL, dummy)
+        ]
+        return sum(
+            (
+                chance * self.oracle.probability(key, symbol) * self.sign.row(level)[sign > 0]
+                for symbol, level, chance in slots
+                if chance
+            ),
+            Fraction(0),
+        )
+
+    lift = probability
+
+    # --- the client's side ---
+
+    @property
+    def n_words(self) -> int:
+        """Slot, rounding, sign, and the oracle's."""
+        return 3 + self.oracle.n_words
+
+    @property
+    def layout(self) -> Row:
+        """The oracle's answer, and the sign as one more number."""
+        if isinstance(self.oracle, Response):
+            return Row(2, self.oracle.n_symbols)
+        return Row(self.oracle.n_symbols + 1, 2)
+
+    def perturb(self, record: Record, words: Sequence[int]) -> tuple[int, ...]:
+        """The oracle's answer and a sign."""
+        slot, rounding, word, *rest = words
+        sampled = sample_pair(record, self.pairs_per_user, slot, self.word_bits)
+        symbol, level = (self.n_keys, HALF_LEVEL) if sampled is None else sampled
+        return self._join(self.oracle.perturb(symbol, rest), self.sign.draw(level, rounding, word))
+
+    def _join(self, key: Answer, sign: int) -> tuple[int, ...]:
+        return (key, int(sign > 0)) if isinstance(self.oracle, Response) else (*key, int(sign > 0))
+
+    def _split(self, answer: Sequence[int]) -> tuple[Answer, int]:
+        """The oracle's answer, and +1 or -1."""
+        key = answer[0] if isinstance(self.oracle, Response) else answer[:-1]
+        return key, 1 if answer[-1] else -1
+
+    # --- the collector's side ---
+
+    def ticks(self, answer: Sequence[int]) -> Iterator[Tick]:
+        """The sign counts for every key that the answer supports."""
+        key, sign = self._split(answer)
+        for code in range(self.n_keys):
+            yield "asked", (code,)
+            if self.oracle.supports(key, code):
+                yield ("plus" if sign > 0 else "minus"), (code,)
+
+    def resembles(self, answer: Sequence[int], witness: Witness) -> bool:
+        """What the witness's answer says of both records' keys, and the sign."""
+        (key, sign), (told, told_sign) = self._split(answer), self._split(witness.answer)
+        return sign == told_sign and all(
+            self.oracle.supports(key, code) == self.oracle.supports(told, code)
+            for code in record_codes(witness)
+        )
+
+    @property
+    def a(self) -> Fraction:
+        """The oracle's."""
+        return self.oracle.a
+
+    @property
+    def b(self) -> Fraction:
+        """The oracle's."""
+        return self.oracle.b
+
+    def variance(self, frequency: Number, asked: Number, users: Number, number: Exactness = float) -> Number:
+        """Exact for records of at most l pairs; everybody is asked."""
+        return share_variance(number(self.a), number(self.b), frequency, asked, self.pairs_per_user)
+
+    def heard_mean(self, plus: Number, minus: Number, number: Exactness = float) -> Number:
+        """What the baseline takes for the key's mean: that of all signs heard with it; 0 where none was."""
+        heard = plus + minus
+        return (plus - minus) / (heard + (heard == 0)) / number(2 * self.sign.p - 1)
+
+
+class KrrHarmony(Apart):
+    """Randomized response for the key.
+
+    >>> KrrHarmony.for_epsilon(1, n_keys=3).oracle.n_symbols
+    4
+    """
+
+    __slots__ = ()
+    id: ClassVar[str] = "krr-harmony"
+
+    @classmethod
+    def _oracle(cls, epsilon: Fraction, n_symbols: int, word_bits: int) -> Response:
+        return Response.for_epsilon(epsilon, n_symbols, word_bits)
+
+
+class RapporHarmony(Apart):
+    """Symmetric bits for the key.
+
+    >>> round(float(RapporHarmony.for_epsilon(4, n_keys=3).oracle.a), 4)
+    0.7311
+    """
+
+    __slots__ = ()
+    id: ClassVar[str] = "rappor-harmony"
+
+    @classmethod
+    def _oracle(cls, epsilon: Fraction, n_symbols: int, word_bits: int) -> Bits:
+        return Bits.sue(epsilon, n_symbols, word_bits)
+
+
+class OueHarmony(Apart):
+    """Optimised bits for the key.
+
+    >>> float(OueHarmony.for_epsilon(4, n_keys=3).oracle.a)
+    0.5
+    """
+
+    __slots__ = ()
+    id: ClassVar[str] = "oue-harmony"
+
+    @classmethod
+    def _oracle(cls, epsilon: Fraction, n_symbols: int, word_bits: int) -> Bits:
+        return Bits.oue(epsilon, n_symbols, word_bits)

@@ -1,0 +1,605 @@
+"""Frequency oracles: noisy answers about one symbol of a finite alphabet.
+
+A record becomes one symbol by an encoder, and the symbol is told by an oracle. Both are small and
+meet only here.
+
+    OwnKey       one of the user's keys, evenly; a symbol of its own for users who hold nothing
+    RecordSize   how many pairs there are, cut at the largest size that is told apart
+
+    grr   randomized response: the symbol with chance keep, each other with chance lie
+    oue   one bit per symbol: the own bit shows with chance 1/2, any other with chance 1/(E + 1)
+    sue   one bit per symbol, flipped symmetrically with odds e**(epsilon/2): basic RAPPOR
+    olh   a public hash sends symbols to g = e**epsilon + 1 buckets; the bucket goes through grr
+
+Support counts (reports that speak for a symbol) have mean n (b + (a - b) share), so debiasing is one
+subtraction and one division, whatever the oracle. The loss needs no assumption on the hash.
+
+OLH's hash is one of `cohorts` public ones, drawn by the device and sent in clear. With ideal hashing
+supports are those of a unary encoding with (a, b) = (keep, 1/g).
+
+[OUE, OLH] Wang, Blocki, Li, Jha: Locally Differentially Private Protocols for Frequency Estimation,
+USENIX Security 2017. [RAPPOR] Erlingsson, Pihur, Korolova, CCS 2014.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol, Self
+
+from keyveil.domain import Record, pick, sample_pair, sampling_law, words_for
+from keyveil.errors import MechanismError
+from keyveil.mechanisms.base import Allocation, Answer, Tick, Witness, check_size, choose
+from keyveil.mechanisms.channel import Exactness, Number, share_variance
+from keyveil.numerics import WORD_BITS, ceil_div, exp_below, parse_epsilon
+from keyveil.report import Layout, Row, Symbol
+
+COHORTS = 1 << 16
+_MASK = (1 << 64) - 1
+
+# --- encoders: from a record to a symbol ---
+
+
+class Encoder(Protocol):
+    """From a record to one symbol."""
+
+    @property
+    def n_keys(self) -> int:
+        """How many keys a record may hold."""
+
+    @property
+    def n_symbols(self) -> int:
+        """How many symbols there are."""
+
+    def draw(self, record: Record, word: int, word_bits: int) -> int:
+        """The record's symbol."""
+
+    def law(self, record: Record, word_bits: int) -> Mapping[int, Fraction]:
+        """The exact chance of each symbol."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnKey:
+    """One of the user's keys, evenly; the symbol n_keys for a user who holds nothing."""
+
+    n_keys: int
+
+    def __post_init__(self) -> None:
+        check_size(self.n_keys, 1)
+
+    @property
+    def n_symbols(self) -> int:
+        """The keys, and "nothing"."""
+        return self.n_keys + 1
+
+    def draw(self, record: Record, word: int, word_bits: int) -> int:
+        """A held key's code, or n_keys."""
+        sampled = sample_pair(record, 1, word, word_bits)
+        return self.n_keys if sampled is None else sampled.code
+
+    def law(self, record: Record, word_bits: int) -> Mapping[int, Fraction]:
+        """1/s for each of s held keys."""
+        held, nothing = sampling_law(record, 1, word_bits)
+        return {pair.code: chance for pair, chance in held} | {self.n_keys: nothing}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSize:
+    """How many pairs a record holds, cut at `largest`."""
+
+    n_keys: int
+    largest: int
+
+    @property
+    def n_symbols(self) -> int:
+        """0 to `largest`."""
+        return self.largest + 1
+
+    def draw(self, record: Record, word: int, word_bits: int) -> int:
+        """The size; takes a word like every encoder, and does not look at it."""
+        return min(len(record.pairs), self.largest)
+
+    def law(self, record: Record, word_bits: int) -> Mapping[int, Fraction]:
+        """Certain."""
+        return {min(len(record.pairs), self.largest): Fraction(1)}
+
+
+# --- oracles: from a symbol to an answer ---
+
+
+class Oracle(Protocol):
+    """A noisy answer about one symbol."""
+
+    @property
+    def n_symbols(self) -> int:
+        """How many symbols there are."""
+
+    @property
+    def word_bits(self) -> int:
+        """How many bits a random word has."""
+
+    @property
+    def a(self) -> Fraction:
+        """Pr[answer supports the symbol | it is the user's]."""
+
+    @property
+    def b(self) -> Fraction:
+        """Pr[answer supports the symbol | it is not], averaged over hashes."""
+
+    @property
+    def loss(self) -> Fraction:
+        """exp(epsilon)."""
+
+    @property
+    def n_words(self) -> int:
+        """Random words an answer takes."""
+
+    @property
+    def layout(self) -> Layout:
+        """The answer's form on the wire."""
+
+    def answers(self) -> Iterator[Answer]:
+        """Every possible answer."""
+
+    def probability(self, answer: Answer, symbol: int) -> Fraction:
+        """Pr[answer | symbol]."""
+
+    def perturb(self, symbol: int, words: Sequence[int]) -> Answer:
+        """The answer for a symbol."""
+
+    def supports(self, answer: Answer, symbol: int) -> bool:
+        """Whether the answer speaks for a symbol."""
+
+    def telling(self, symbol: int, other: int) -> Answer:
+        """An answer whose chances under the two symbols differ by the loss."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """grr: the symbol, or any other one."""
+
+    n_symbols: int
+    lie: int
+    word_bits: int = WORD_BITS
+
+    def __post_init__(self) -> None:
+        if self.n_symbols < 2 or self.keep <= self.lie:
+            raise MechanismError(f"{self.word_bits}-bit words leave no room for the truth; raise epsilon")
+
+    @classmethod
+    def for_epsilon(cls, epsilon: object, n_symbols: int, word_bits: int = WORD_BITS) -> Self:
+        """The most truthful response at `epsilon`."""
+        E = exp_below(parse_epsilon(epsilon))
+        return cls(n_symbols=n_symbols, lie=ceil_div(1 << word_bits, E + n_symbols - 1), word_bits=word_bits)
+
+    @property
+    def keep(self) -> int:
+        """Words that tell the truth."""
+        return (1 << self.word_bits) - (self.n_symbols - 1) * self.lie
+
+    @property
+    def a(self) -> Fraction:
+        """Keep."""
+        return Fraction(self.keep, 1 << self.word_bits)
+
+    @property
+    def b(self) -> Fraction:
+        """Lie."""
+        return Fraction(self.lie, 1 << self.word_bits)
+
+    @property
+    def loss(self) -> Fraction:
+        """Keep / lie."""
+        return Fraction(self.keep, self.lie)
+
+    @property
+    def n_words(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def layout(self) -> Symbol:
+        """The symbol."""
+        return Symbol(self.n_symbols)
+
+    def answers(self) -> Iterator[int]:
+        """All symbols."""
+        return iter(range(self.n_symbols))
+
+    def probability(self, answer: int, symbol: int) -> Fraction:
+        """Keep or lie."""
+        return self.a if answer == symbol else self.b
+
+    def perturb(self, symbol: int, words: Sequence[int]) -> int:
+        """The symbol, or a lie that skips it."""
+        (word,) = words
+        if word < self.keep:
+            return symbol
+        lie = (word - self.keep) // self.lie
+        return lie + (lie >= symbol)
+
+    def supports(self, answer: int, symbol: int) -> bool:
+        """The answer is the symbol."""
+        return answer == symbol
+
+    def telling(self, symbol: int, other: int) -> int:
+        """The symbol itself."""
+        return symbol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bits:
+    """oue and sue: one bit per symbol."""
+
+    n_symbols: int
+    own: int
+    other: int
+    word_bits: int = WORD_BITS
+
+    def __post_init__(self) -> None:
+        if not 0 < self.other < self.own < 1 << self.word_bits:
+            raise MechanismError(f"{self.word_bits}-bit words leave no room for the truth; raise epsilon")
+
+    @classmethod
+    def oue(cls, epsilon: object, n_symbols: int, word_bits: int = WORD_BITS) -> Self:
+        """Optimised: a = 1/2, b = 1/(E + 1)."""
+        E = exp_below(parse_epsilon(epsilon))
+        words = 1 << word_bits
+        return cls(n_symbols=n_symbols, own=words // 2, other=ceil_div(words, E + 1), word_bits=word_bits)
+
+    @classmethod
+    def sue(cls, epsilon: object, n_symbols: int, word_bits: int = WORD_BITS) -> Self:
+        """Symmetric, as in basic RAPPOR: a = 1 - b, odds e**(epsilon/2)."""
+        half = exp_below(parse_epsilon(epsilon) / 2)
+        other = ceil_div(1 << word_bits, half + 1)
+        return cls(n_symbols=n_symbols, own=(1 << word_bits) - other, other=other, word_bits=word_bits)
+
+    @property
+    def a(self) -> Fraction:
+        """The own bit shows."""
+        return Fraction(self.own, 1 << self.word_bits)
+
+    @property
+    def b(self) -> Fraction:
+        """Another bit shows."""
+        return Fraction(self.other, 1 << self.word_bits)
+
+    @property
+    def loss(self) -> Fraction:
+        """One bit too many, one too few: a (1 - b) / (b (1 - a))."""
+        return self.a * (1 - self.b) / (self.b * (1 - self.a))
+
+    @property
+    def n_words(self) -> int:
+        """One per symbol."""
+        return self.n_symbols
+
+    @property
+    def layout(self) -> Row:
+        """One bit per symbol."""
+        return Row(self.n_symbols, 2)
+
+    def answers(self) -> Iterator[tuple[int, ...]]:
+        """All vectors of bits."""
+        return itertools.product((0, 1), repeat=self.n_symbols)
+
+    def probability(self, answer: Sequence[int], symbol: int) -> Fraction:
+        """A product over the bits."""
+        chances = (self.a if place == symbol else self.b for place in range(self.n_symbols))
+        return math.prod(
+            (c if bit else 1 - c for bit, c in zip(answer, chances, strict=True)), start=Fraction(1)
+        )
+
+    def perturb(self, symbol: int, words: Sequence[int]) -> tuple[int, ...]:
+        """Every bit by its own word."""
+        other = self.other
+        answer = [int(word < other) for word in words]
+        answer[symbol] = int(words[symbol] < self.own)
+        return tuple(answer)
+
+    def supports(self, answer: Sequence[int], symbol: int) -> bool:
+        """The symbol's bit shows."""
+        return bool(answer[symbol])
+
+    def telling(self, symbol: int, other: int) -> tuple[int, ...]:
+        """The one bit shows, the other does not."""
+        return tuple(int(place == symbol) for place in range(self.n_symbols))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hashed:
+    """olh: a public hash, and randomized response over its buckets."""
+
+    n_symbols: int
+    response: Response
+    cohorts: int = COHORTS
+
+    @classmethod
+    def for_epsilon(
+        cls, epsilon: object, n_symbols: int, word_bits: int = WORD_BITS, cohorts: int = COHORTS
+    ) -> Self:
+        """G = round(E) + 1 buckets, the best number for one symbol."""
+        budget = parse_epsilon(epsilon)
+        buckets = max(2, round(math.exp(float(budget))) + 1)
+        response = Response.for_epsilon(budget, buckets, word_bits)
+        return cls(n_symbols=n_symbols, response=response, cohorts=cohorts)
+
+    @property
+    def buckets(self) -> int:
+        """How many buckets there are."""
+        return self.response.n_symbols
+
+    @property
+    def word_bits(self) -> int:
+        """The response's."""
+        return self.response.word_bits
+
+    @property
+    def a(self) -> Fraction:
+        """Keep."""
+        return self.response.a
+
+    @property
+    def b(self) -> Fraction:
+        """A hash hits by chance."""
+        return Fraction(1, self.buckets)
+
+    @property
+    def loss(self) -> Fraction:
+        """The response's, for every hash."""
+        return self.response.loss
+
+    @property
+    def n_words(self) -> int:
+        """Cohort, response."""
+        return 2
+
+    @property
+    def layout(self) -> Symbol:
+        """Cohort and bucket as one number."""
+        return Symbol(self.cohorts * self.buckets)
+
+    def answers(self) -> Iterator[int]:
+        """Every cohort with every bucket."""
+        return iter(range(self.cohorts * self.buckets))
+
+    def probability(self, answer: int, symbol: int) -> Fraction:
+        """The cohort is drawn evenly, the bucket by the response."""
+        cohort, bucket = divmod(answer, self.buckets)
+        drawn = Fraction(words_for(cohort, self.cohorts, self.word_bits), 1 << self.word_bits)
+        return drawn * self.response.probability(bucket, bucket_of(cohort, symbol, self.buckets))
+
+    def perturb(self, symbol: int, words: Sequence[int]) -> int:
+        """Cohort * buckets + noisy bucket."""
+        choice, word = words
+        cohort = pick(choice, self.cohorts, self.word_bits)
+        bucket = bucket_of(cohort, symbol, self.buckets)
+        return cohort * self.buckets + self.response.perturb(bucket, (word,))
+
+    def supports(self, answer: int, symbol: int) -> bool:
+        """The symbol hashes to the bucket."""
+        cohort, bucket = divmod(answer, self.buckets)
+        return bucket_of(cohort, symbol, self.buckets) == bucket
+
+    def telling(self, symbol: int, other: int) -> int:
+        """The symbol's bucket, in a cohort that tells it from the other."""
+        for cohort in range(self.cohorts):
+            bucket = bucket_of(cohort, symbol, self.buckets)
+            if bucket != bucket_of(cohort, other, self.buckets):
+                return cohort * self.buckets + bucket
+        return 0
+
+
+def bucket_of(cohort: int, symbol: int, buckets: int) -> int:
+    """The public hash of a symbol: splitmix64 of cohort and symbol, scaled to the buckets.
+
+    >>> [bucket_of(7, symbol, 3) for symbol in range(6)]
+    [1, 0, 1, 0, 1, 1]
+    """
+    mixed = _mix(_mix(cohort + 1) ^ (symbol + 1))
+    return ((mixed >> 32) * buckets) >> 32
+
+
+def _mix(x: int) -> int:
+    """Steele, Lea and Flood's splitmix64 finaliser."""
+    x = (x + 0x9E3779B97F4A7C15) & _MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    return x ^ (x >> 31)
+
+
+# --- the two together ---
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedOracle:
+    """A mechanism: a record's symbol, told by an oracle. Words: symbol, then the oracle's."""
+
+    encoder: Encoder
+    oracle: Oracle
+
+    id: ClassVar[str] = "encoded-oracle"
+    allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.OPTIMAL,)
+    small_options: ClassVar[Mapping[str, Any]] = {}
+
+    def __post_init__(self) -> None:
+        if self.encoder.n_symbols != self.oracle.n_symbols:
+            raise MechanismError(
+                f"an encoder of {self.encoder.n_symbols} symbols needs an oracle of as many, "
+                f"got {self.oracle.n_symbols}"
+            )
+
+    @property
+    def n_keys(self) -> int:
+        """The encoder's."""
+        return self.encoder.n_keys
+
+    @property
+    def pairs_per_user(self) -> int:
+        """Records are not padded."""
+        return 1
+
+    @property
+    def word_bits(self) -> int:
+        """The oracle's."""
+        return self.oracle.word_bits
+
+    # --- the kernel ---
+
+    @property
+    def loss(self) -> Fraction:
+        """The oracle's: an encoder only mixes symbols."""
+        return self.oracle.loss
+
+    def witness(self) -> Witness:
+        """One pair against none."""
+        first, second = Record.of({0: 1.0}), Record.of({})
+        return Witness(first, second, self.oracle.telling(self._likeliest(first), self._likeliest(second)))
+
+    def _likeliest(self, record: Record) -> int:
+        law = self.encoder.law(record, self.word_bits)
+        return max(law, key=law.__getitem__)
+
+    def answers(self) -> Iterator[Answer]:
+        """The oracle's."""
+        return self.oracle.answers()
+
+    def probability(self, answer: Answer, record: Record) -> Fraction:
+        """Pr[answer | record]."""
+        law = self.encoder.law(record, self.word_bits)
+        return sum((c * self.oracle.probability(answer, s) for s, c in law.items() if c), Fraction(0))
+
+    lift = probability
+
+    # --- the client's side ---
+
+    @property
+    def n_words(self) -> int:
+        """One for the encoder."""
+        return 1 + self.oracle.n_words
+
+    @property
+    def layout(self) -> Layout:
+        """The oracle's."""
+        return self.oracle.layout
+
+    def perturb(self, record: Record, words: Sequence[int]) -> Answer:
+        """The oracle's answer about the record's symbol."""
+        return self.oracle.perturb(self.encoder.draw(record, words[0], self.word_bits), words[1:])
+
+    # --- the collector's side ---
+
+    def ticks(self, answer: Answer) -> Iterator[Tick]:
+        """Every symbol that the answer supports."""
+        for symbol in range(self.oracle.n_symbols):
+            if self.oracle.supports(answer, symbol):
+                yield "support", (symbol,)
+
+    def resembles(self, answer: Answer, witness: Witness) -> bool:
+        """Speaks for the first record's symbol and not for the second's."""
+        one, two = self._likeliest(witness.first), self._likeliest(witness.second)
+        return self.oracle.supports(answer, one) and not self.oracle.supports(answer, two)
+
+    @property
+    def a(self) -> Fraction:
+        """The oracle's."""
+        return self.oracle.a
+
+    @property
+    def b(self) -> Fraction:
+        """The oracle's."""
+        return self.oracle.b
+
+    def variance(self, frequency: Number, asked: Number, users: Number, number: Exactness = float) -> Number:
+        """Exact in a fixed population whose symbols are certain; everybody is asked."""
+        return share_variance(number(self.a), number(self.b), frequency, asked)
+
+
+class Grr(EncodedOracle):
+    """grr over the user's own keys.
+
+    >>> m = Grr.for_epsilon(1, n_keys=3)
+    >>> round(float(m.oracle.a), 4), round(float(m.oracle.b), 4)
+    (0.4754, 0.1749)
+    """
+
+    __slots__ = ()
+    id: ClassVar[str] = "grr"
+
+    @classmethod
+    def for_epsilon(
+        cls,
+        epsilon: object,
+        *,
+        n_keys: int,
+        pairs_per_user: int = 1,
+        allocation: Allocation | None = None,
+        word_bits: int = WORD_BITS,
+        **_options: Any,
+    ) -> Self:
+        """The most truthful response; l plays no part."""
+        choose(allocation, cls.allocations)
+        check_size(n_keys, pairs_per_user)
+        return cls(encoder=OwnKey(n_keys=n_keys), oracle=Response.for_epsilon(epsilon, n_keys + 1, word_bits))
+
+
+class Oue(EncodedOracle):
+    """oue over the user's own keys.
+
+    >>> m = Oue.for_epsilon(1, n_keys=3)
+    >>> round(float(m.oracle.a), 4), round(float(m.oracle.b), 4)
+    (0.5, 0.2689)
+    """
+
+    __slots__ = ()
+    id: ClassVar[str] = "oue"
+
+    @classmethod
+    def for_epsilon(
+        cls,
+        epsilon: object,
+        *,
+        n_keys: int,
+        pairs_per_user: int = 1,
+        allocation: Allocation | None = None,
+        word_bits: int = WORD_BITS,
+        **_options: Any,
+    ) -> Self:
+        """The most truthful bits; l plays no part."""
+        choose(allocation, cls.allocations)
+        check_size(n_keys, pairs_per_user)
+        return cls(encoder=OwnKey(n_keys=n_keys), oracle=Bits.oue(epsilon, n_keys + 1, word_bits))
+
+
+class Olh(EncodedOracle):
+    """olh over the user's own keys.
+
+    >>> m = Olh.for_epsilon(1, n_keys=3)
+    >>> m.oracle.buckets, round(float(m.oracle.a), 4)
+    (4, 0.4754)
+    """
+
+    __slots__ = ()
+    id: ClassVar[str] = "olh"
+    small_options: ClassVar[Mapping[str, Any]] = {"cohorts": 4}
+
+    @classmethod
+    def for_epsilon(
+        cls,
+        epsilon: object,
+        *,
+        n_keys: int,
+        pairs_per_user: int = 1,
+        allocation: Allocation | None = None,
+        word_bits: int = WORD_BITS,
+        cohorts: int = COHORTS,
+        **_options: Any,
+    ) -> Self:
+        """The most truthful bucket; l plays no part."""
+        choose(allocation, cls.allocations)
+        check_size(n_keys, pairs_per_user)
+        oracle = Hashed.for_epsilon(epsilon, n_keys + 1, word_bits, cohorts)
+        return cls(encoder=OwnKey(n_keys=n_keys), oracle=oracle)

@@ -1,0 +1,195 @@
+"""PrivKVM*, one round: draw an index, and answer about its key with a boundary of its value's bin.
+
+The value range is cut by `bins` equally spaced marked boundaries (both ends included); a value is
+rounded to one of its two neighbours so that its mean is kept. The drawn key is told held or not
+with odds e**epsilon1; a holder's boundary goes through randomized response over the boundaries with
+odds e**epsilon2; a non-holder who says "held" says a uniformly drawn boundary. Both budgets are half
+of the round's, as the paper adds them; with uniform fakes the true loss is smaller, and it is the
+one that is printed.
+
+The text leaves open how fakes are drawn ("the current means of all bins"), which oracle tells the
+boundary ("for example GRR") and how many bins there are; here: uniformly, randomized response,
+`bins` = 8. The second phase is `protocols.star`.
+
+Words: index, boundary, response.
+
+[PrivKVM*] Ye, Hu, Meng et al., IEEE TDSC 2021, as described in [UE-SW] section 3.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+from keyveil.domain import Record, pick, words_for
+from keyveil.domain.record import FULL_LEVEL
+from keyveil.mechanisms.base import Allocation, Tick, Witness, check_size, choose
+from keyveil.mechanisms.channel import Exactness, Number, drawing_variance, share_variance
+from keyveil.mechanisms.value_channel import ValueChannel
+from keyveil.mechanisms.values import Window
+from keyveil.numerics import WORD_BITS, ceil_div, exp_below, parse_epsilon
+from keyveil.report import ABSENT, Symbol
+
+BINS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedBoundary:
+    """An index in clear, and ABSENT or a boundary about its key.
+
+    >>> m = IndexedBoundary.for_epsilon(2, n_keys=10)
+    >>> m.layout.size, round(float(m.channel.a), 4)
+    (90, 0.7311)
+    """
+
+    n_keys: int
+    channel: ValueChannel
+
+    id: ClassVar[str] = "privkvm-star"
+    allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.NAIVE,)
+    small_options: ClassVar[Mapping[str, Any]] = {"bins": 2}
+
+    def __post_init__(self) -> None:
+        check_size(self.n_keys, 1)
+
+    @classmethod
+    def for_epsilon(
+        cls,
+        epsilon: object,
+        *,
+        n_keys: int,
+        pairs_per_user: int = 1,
+        allocation: Allocation | None = None,
+        word_bits: int = WORD_BITS,
+        bins: int = BINS,
+        **_options: Any,
+    ) -> Self:
+        """Half of `epsilon` for the key, half for the boundary; l plays no part."""
+        choose(allocation, cls.allocations)
+        check_size(n_keys, pairs_per_user)
+        odds = exp_below(parse_epsilon(epsilon) / 2)
+        window, words = Window(n_in=bins, width=1), 1 << word_bits
+        fake = ceil_div(words, bins * (odds + 1))
+        held = words - bins * fake
+        far = ceil_div(held, odds + bins - 1)
+        near = held - (bins - 1) * far
+        channel = ValueChannel(window=window, near=near, far=far, fake=fake, word_bits=word_bits)
+        return cls(n_keys=n_keys, channel=channel)
+
+    # --- the kernel ---
+
+    @property
+    def pairs_per_user(self) -> int:
+        """Records are not padded."""
+        return 1
+
+    @property
+    def word_bits(self) -> int:
+        """The channel's."""
+        return self.channel.word_bits
+
+    @property
+    def bins(self) -> int:
+        """How many boundaries there are."""
+        return self.channel.window.n_in
+
+    @property
+    def loss(self) -> Fraction:
+        """The largest ratio between the rows of a value here, a value there, and not held."""
+        near, far, silent = self.channel.lifts()
+        return max(near, near / far, 1 / silent, 1 / far)
+
+    def witness(self) -> Witness:
+        """A record, another and a symbol of key 0 that reach the loss."""
+        records = [Record.of({}), Record.of({0: -1.0}), Record.of({0: 1.0})]
+        return max(
+            (Witness(x, y, symbol) for x in records for y in records for symbol in range(self.bins + 1)),
+            key=lambda w: self.lift(w.answer, w.first) / self.lift(w.answer, w.second),
+        )
+
+    def answers(self) -> Iterator[int]:
+        """Every index with every symbol."""
+        return iter(range(self.n_keys * (self.bins + 1)))
+
+    def lift(self, answer: int, record: Record) -> Fraction:
+        """Pr[symbol | record, index]."""
+        index, symbol = divmod(answer, self.bins + 1)
+        level = next((pair.level for pair in record.pairs if pair.code == index), None)
+        if level is None:
+            return self.channel.other(symbol)
+        law = boundary_law(level, self.bins, self.word_bits)
+        return sum((chance * self.channel.own(place, symbol) for place, chance in law), Fraction(0))
+
+    def probability(self, answer: int, record: Record) -> Fraction:
+        """Pr[answer | record]."""
+        index = words_for(answer // (self.bins + 1), self.n_keys, self.word_bits)
+        return Fraction(index, self.channel.words) * self.lift(answer, record)
+
+    # --- the client's side ---
+
+    @property
+    def n_words(self) -> int:
+        """Index, boundary, response."""
+        return 3
+
+    @property
+    def layout(self) -> Symbol:
+        """Index and symbol as one number."""
+        return Symbol(self.n_keys * (self.bins + 1))
+
+    def perturb(self, record: Record, words: Sequence[int]) -> int:
+        """(bins + 1) * index + symbol."""
+        choice, rounding, word = words
+        index = pick(choice, self.n_keys, self.word_bits)
+        level = next((pair.level for pair in record.pairs if pair.code == index), None)
+        if level is None:
+            return (self.bins + 1) * index + self.channel.hear_other(word)
+        place = round_to_boundary(level, self.bins, rounding, self.word_bits)
+        return (self.bins + 1) * index + self.channel.hear_own(place, word)
+
+    # --- the collector's side ---
+
+    @property
+    def a(self) -> Fraction:
+        """The channel's."""
+        return self.channel.a
+
+    @property
+    def b(self) -> Fraction:
+        """The channel's."""
+        return self.channel.b
+
+    def variance(self, frequency: Number, asked: Number, users: Number, number: Exactness = float) -> Number:
+        """Exact given that `asked` of the `users` were asked about the key."""
+        noise = share_variance(number(self.a), number(self.b), frequency, asked)
+        return noise + drawing_variance(frequency, asked, users)
+
+    def ticks(self, answer: int) -> Iterator[Tick]:
+        """One key was asked; its boundary, if it was not silent."""
+        index, symbol = divmod(answer, self.bins + 1)
+        yield "asked", (index,)
+        if symbol != ABSENT:
+            yield "bins", (index, symbol - 1)
+
+    def resembles(self, answer: int, witness: Witness) -> bool:
+        """The same symbol about the same key."""
+        return bool(answer == witness.answer)
+
+
+def round_to_boundary(level: int, bins: int, word: int, word_bits: int = WORD_BITS) -> int:
+    """One of the two boundaries around a value, so that the mean is kept; ends stay where they are.
+
+    >>> round_to_boundary(FULL_LEVEL, 5, 0), round_to_boundary(0, 5, 0)
+    (4, 0)
+    """
+    below, rest = divmod(level * (bins - 1), FULL_LEVEL)
+    return below + (word << (WORD_BITS - word_bits) < rest)
+
+
+def boundary_law(level: int, bins: int, word_bits: int = WORD_BITS) -> list[tuple[int, Fraction]]:
+    """The exact chances of `round_to_boundary`."""
+    below, rest = divmod(level * (bins - 1), FULL_LEVEL)
+    up = Fraction(-(-rest >> (WORD_BITS - word_bits)), 1 << word_bits)
+    return [(below, 1 - up), (below + 1, up)] if up else [(below, Fraction(1))]

@@ -1,0 +1,193 @@
+"""UE-SW: pad, sample one pair, and send for every key nothing or a noisy value on a grid.
+
+The unary encoding of PCKV-UE with a square wave in place of the sign, so that a key's reports carry
+the whole distribution of its values. The dummies' positions are sent too: sampled frequencies over
+keys and dummies together sum to one, and the estimator uses that. A dummy has value 0, the low end.
+
+The paper splits the budget so that the value's part is epsilon/2; the key gets all that the tight
+composition leaves (their printed equation drops an exponential; corrected here by solving for the
+fewest fakes in integers):
+
+    near / far = e**(epsilon/2),  a = 1/2,  loss = max lift / min lift = e**epsilon
+
+`bins` is the grid of values; outputs are bins + 2 w bins numbers. Words: slot, dummy, then one per
+key and dummy.
+
+[UE-SW] Key-Value Data Collection with Distribution Estimation under Local Differential Privacy,
+section 4 (their a, c, b, p, q are our a, b, w, near, far).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+from keyveil.domain import Record, pick, sample_pair, sampling_law, words_for
+from keyveil.mechanisms.base import Allocation, Tick, Witness, check_size, choose, record_codes
+from keyveil.mechanisms.channel import Exactness, Number, share_variance
+from keyveil.mechanisms.value_channel import ValueChannel
+from keyveil.mechanisms.values import Window, bin_of
+from keyveil.numerics import WORD_BITS, exp_below, parse_epsilon
+from keyveil.report import ABSENT, Row
+
+BINS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UeSw:
+    """Padding-and-sampling, then for every key and dummy ABSENT or an output of the square wave.
+
+    >>> m = UeSw.for_epsilon(1, n_keys=10, bins=64)
+    >>> m.channel.window.n_out, round(float(m.channel.b), 2)
+    (110, 0.32)
+    """
+
+    n_keys: int
+    pairs_per_user: int
+    channel: ValueChannel
+
+    id: ClassVar[str] = "ue-sw"
+    allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.TIGHT,)
+    small_options: ClassVar[Mapping[str, Any]] = {"bins": 2}
+
+    def __post_init__(self) -> None:
+        check_size(self.n_keys, self.pairs_per_user)
+
+    @classmethod
+    def for_epsilon(
+        cls,
+        epsilon: object,
+        *,
+        n_keys: int,
+        pairs_per_user: int = 1,
+        allocation: Allocation | None = None,
+        word_bits: int = WORD_BITS,
+        bins: int = BINS,
+        **_options: Any,
+    ) -> Self:
+        """The boldest instance of the paper's split whose privacy loss is at most `epsilon`."""
+        choose(allocation, cls.allocations)
+        half = parse_epsilon(epsilon) / 2
+        channel = ValueChannel.within(
+            exp_below(2 * half),
+            window=Window.square_wave(half, bins),
+            value_odds=exp_below(half),
+            reported=1 << (word_bits - 1),
+            word_bits=word_bits,
+        )
+        return cls(n_keys=n_keys, pairs_per_user=pairs_per_user, channel=channel)
+
+    # --- the kernel ---
+
+    @property
+    def word_bits(self) -> int:
+        """The channel's."""
+        return self.channel.word_bits
+
+    @property
+    def n_padded(self) -> int:
+        """Keys and dummies: the positions of a report."""
+        return self.n_keys + self.pairs_per_user
+
+    @property
+    def bins(self) -> int:
+        """How many bins a value may fall into."""
+        return self.channel.window.n_in
+
+    @property
+    def loss(self) -> Fraction:
+        """Max lift / min lift, as for signs; sampling gives no amplification."""
+        lifts = self.channel.lifts()
+        return max(lifts) / min(lifts)
+
+    def witness(self) -> Witness:
+        """L keys heard near their values, against l keys heard far from them, or l silent dummies."""
+        l = min(self.pairs_per_user, self.n_keys)
+        _, far, silent = self.channel.lifts()
+        first = Record.of(dict.fromkeys(range(l), -1.0))
+        answer = [ABSENT] * self.n_padded
+        answer[:l] = [1] * l
+        second = Record.of(dict.fromkeys(range(l), 1.0)) if far <= silent else Record.of({})
+        return Witness(first, second, tuple(answer))
+
+    def answers(self) -> Iterator[tuple[int, ...]]:
+        """All rows of symbols."""
+        return itertools.product(range(self.channel.window.n_out + 1), repeat=self.n_padded)
+
+    def lift(self, answer: Sequence[int], record: Record) -> Fraction:
+        """Pr[answer | record] relative to pure noise."""
+        channel, l = self.channel, self.pairs_per_user
+        held, dummy = sampling_law(record, l, self.word_bits)
+        lift = Fraction(0)
+        for pair, chance in held:
+            symbol = answer[pair.code]
+            lift += chance * channel.own(bin_of(pair.level, self.bins), symbol) / channel.other(symbol)
+        for place in range(l):
+            symbol = answer[self.n_keys + place]
+            chance = dummy * Fraction(words_for(place, l, self.word_bits), channel.words)
+            lift += chance * channel.own(0, symbol) / channel.other(symbol)
+        return lift
+
+    def probability(self, answer: Sequence[int], record: Record) -> Fraction:
+        """Pr[answer | record]."""
+        return self.lift(answer, record) * math.prod(self.channel.other(symbol) for symbol in answer)
+
+    # --- the client's side ---
+
+    @property
+    def n_words(self) -> int:
+        """Slot, dummy, one per position."""
+        return 2 + self.n_padded
+
+    @property
+    def layout(self) -> Row:
+        """One symbol per position."""
+        return Row(self.n_padded, self.channel.window.n_out + 1)
+
+    def perturb(self, record: Record, words: Sequence[int]) -> tuple[int, ...]:
+        """One symbol per key and dummy."""
+        slot, dummy, *positions = words
+        channel, bits = self.channel, self.word_bits
+        answer = [channel.hear_other(word) for word in positions]
+        sampled = sample_pair(record, self.pairs_per_user, slot, bits)
+        padding = self.n_keys + pick(dummy, self.pairs_per_user, bits)
+        code, level = (padding, 0) if sampled is None else sampled
+        answer[code] = channel.hear_own(bin_of(level, self.bins), positions[code])
+        return tuple(answer)
+
+    # --- the collector's side ---
+
+    @property
+    def a(self) -> Fraction:
+        """The channel's."""
+        return self.channel.a
+
+    @property
+    def b(self) -> Fraction:
+        """The channel's."""
+        return self.channel.b
+
+    def variance(self, frequency: Number, asked: Number, users: Number, number: Exactness = float) -> Number:
+        """Exact for records of at most l pairs; everybody is asked."""
+        return share_variance(number(self.a), number(self.b), frequency, asked, self.pairs_per_user)
+
+    def ticks(self, answer: Sequence[int]) -> Iterator[Tick]:
+        """One output bin of every position that is not silent."""
+        for place, symbol in enumerate(answer):
+            if symbol != ABSENT:
+                yield "bins", (place, symbol - 1)
+
+    def resembles(self, answer: Sequence[int], witness: Witness) -> bool:
+        """The same kind of symbol where the witness looks: near the first record's values, or silent."""
+        places = record_codes(witness)
+        if not witness.second.pairs:
+            places += range(self.n_keys, self.n_padded)
+        near = self.channel.window.width
+        return all(
+            answer[place] == ABSENT if witness.answer[place] == ABSENT else 1 <= answer[place] <= near
+            for place in places
+        )
