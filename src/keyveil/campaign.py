@@ -14,15 +14,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from keyveil.domain import Domain
 from keyveil.errors import CampaignError, DomainError, KeyveilError
-from keyveil.mechanisms import Mechanism, build
+from keyveil.mechanisms import SAME_REPORTS, SEVERAL_ROUNDS, Mechanism, build
+from keyveil.mechanisms.base import check_size
 from keyveil.numerics import parse_epsilon
 from keyveil.report import CAMPAIGN_BYTES
 
 if TYPE_CHECKING:
+    from keyveil.protocols import Round, Rounds
     from keyveil.release import Release
     from keyveil.tally import Tally
 
@@ -46,6 +49,8 @@ class Campaign:
     pairs_per_user: int
     mechanism: str
     other: bool = False
+    bins: int | None = None
+    rounds: int | None = None
     owner: str = ""
     purpose: str = ""
     expires: str = ""
@@ -54,15 +59,19 @@ class Campaign:
         for field_name in ("name", "mechanism", "owner", "purpose", "expires"):
             _expect(getattr(self, field_name), str, "text", field_name)
         _expect(self.other, bool, "true or false", "other")
-        if isinstance(self.pairs_per_user, bool) or not isinstance(self.pairs_per_user, int):
-            raise CampaignError(f"pairs_per_user must be a whole number, got {self.pairs_per_user!r}")
+        for field_name in ("pairs_per_user", "bins", "rounds"):
+            number = getattr(self, field_name)
+            if isinstance(number, bool) or not isinstance(number, (int, NoneType)):
+                raise CampaignError(f"{field_name} must be a whole number, got {number!r}, at $.{field_name}")
         if not isinstance(self.keys, (list, tuple)):
             raise CampaignError(f"keys must be a list of texts, got {type(self.keys).__name__}, at $.keys")
         parse_epsilon(self.epsilon)
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "keys", tuple(self.keys))
         object.__setattr__(self, "value_range", self.domain.value_range)
-        self.build()
+        check_size(self.domain.n_keys, self.pairs_per_user)
+        if not self.has_several_rounds:
+            self.build()
 
     @classmethod
     def load(cls, path: str | Path) -> Campaign:
@@ -102,7 +111,8 @@ class Campaign:
     @cached_property
     def canonical_json(self) -> str:
         """One byte string a campaign: sorted fields, no spaces."""
-        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        said = {name: value for name, value in asdict(self).items() if value is not None}
+        return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @cached_property
     def id(self) -> str:
@@ -119,23 +129,50 @@ class Campaign:
         """The keys and their range."""
         return Domain(keys=tuple(self.keys), value_range=self.value_range, other=self.other)
 
+    @property
+    def has_several_rounds(self) -> bool:
+        """Whether later rounds follow from earlier ones, so that a device must be told the open round."""
+        return self.mechanism in SEVERAL_ROUNDS
+
     def build(self) -> Mechanism:
-        """The mechanism, calibrated to the campaign's epsilon."""
+        """The mechanism of the only round, calibrated to the campaign's epsilon."""
+        if self.has_several_rounds:
+            raise CampaignError(f'"{self.mechanism}" has several rounds; pass the open round')
         return build(
-            self.mechanism, self.epsilon, n_keys=self.domain.n_keys, pairs_per_user=self.pairs_per_user
+            SAME_REPORTS.get(self.mechanism, self.mechanism),
+            self.epsilon,
+            n_keys=self.domain.n_keys,
+            pairs_per_user=self.pairs_per_user,
+            **({} if self.bins is None else {"bins": self.bins}),
         )
 
-    def tally(self, reports: Iterable[bytes]) -> Tally:
-        """The sum of `reports`; one that does not belong here is refused by its position."""
+    def protocol(self) -> Rounds:
+        """The rounds of this campaign; `protocol().start(campaign.id)` is the first."""
+        from keyveil.protocols import build_protocol
+
+        wanted = {"bins": self.bins, "rounds": self.rounds}
+        return build_protocol(
+            self.mechanism,
+            self.epsilon,
+            n_keys=self.domain.n_keys,
+            pairs_per_user=self.pairs_per_user,
+            **{name: value for name, value in wanted.items() if value is not None},
+        )
+
+    def tally(self, reports: Iterable[bytes], round: Round | None = None) -> Tally:
+        """The sum of the reports to a round, the first if none is named; strangers are refused."""
         from keyveil.tally import tally_reports
 
-        return tally_reports(self, reports)
+        asked = self.protocol().start(self.id) if round is None else round
+        return tally_reports(
+            asked.mechanism, reports, tag=self.tag, round=asked.number, question=asked.question
+        )
 
     def estimate(self, tally: Tally, *, post: str = "none") -> Release:
-        """What the tally says about every key, with 95 % intervals."""
+        """What the tally of a one-round campaign says about every key, with 95 % intervals."""
         from keyveil.release import release
 
-        return release(self, tally, post=post)
+        return release(self, self.protocol(), tally, post=post)
 
 
 def _expect(value: object, kind: type, wanted: str, field_name: str) -> None:

@@ -7,6 +7,7 @@
     |-- MechanismError       unknown mechanism, impossible parameters
     |-- CampaignError        a campaign file that does not say what it must
     |-- EntropyError         randomness that must not reach a device
+    |-- ProtocolError        a round that does not follow from the one before
     |-- TallyError           tallies that do not belong together
     |-- PairsError           a data file that is not a table of user, key, value
     `-- ReportRejected       bytes that are no report of this campaign (carries a stable code)
@@ -46,6 +47,10 @@ class CampaignError(KeyveilError):
 
 class EntropyError(KeyveilError):
     """Randomness that must not be used where it was asked for."""
+
+
+class ProtocolError(KeyveilError):
+    """A round that does not follow from the one before, or parameters that leave a protocol no round."""
 
 
 class TallyError(KeyveilError):

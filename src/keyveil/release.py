@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keyveil.errors import TallyError
-from keyveil.estimate import Estimates, estimate, step
+from keyveil.errors import ProtocolError, TallyError
+from keyveil.estimate import Distribution, Estimates, step
 from keyveil.numerics import CONFIDENCE, epsilon_above
+from keyveil.protocols import Outcome, Round, Rounds, total_loss
 
 if TYPE_CHECKING:
     from keyveil.campaign import Campaign
@@ -32,6 +33,8 @@ COLUMNS = (
     "mean_high",
 )
 
+PUBLISHED = "published"
+
 # A spreadsheet runs a cell that begins with one of these as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -41,18 +44,24 @@ class Release:
     """One row a key, in the value's own units, and the metadata that makes it believable.
 
     Intervals are 95 % and always those of the unprocessed estimates. A mean that cannot be told is
-    null; its interval is the whole range.
+    null; its interval is the whole range. Where the mechanism tells distributions, `bins` holds each
+    key's shares, and the metadata the values that the bins stand for.
     """
 
     columns: dict[str, Any]
     metadata: dict[str, Any]
+    distribution: Distribution | None = None
 
     def rows(self) -> list[dict[str, Any]]:
         """The table as one dictionary a key; what is not finite becomes None."""
-        return [
+        rows = [
             dict(zip(COLUMNS, (_finite(cell) for cell in row), strict=True))
             for row in zip(*(self.columns[name] for name in COLUMNS), strict=True)
         ]
+        if self.distribution is not None:
+            for row, shares in zip(rows, self.distribution.shares, strict=True):
+                row["bins"] = [_finite(share) for share in shares]
+        return rows
 
     def to_json(self) -> str:
         """Metadata and rows."""
@@ -62,8 +71,10 @@ class Release:
         """The table as CSV; names that a spreadsheet would run are quoted with an apostrophe."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(COLUMNS)
+        bins = len(self.metadata.get("bins", ()))
+        writer.writerow([*COLUMNS, *(f"bin_{place}" for place in range(bins))])
         for row in self.rows():
+            row |= {f"bin_{place}": share for place, share in enumerate(row.pop("bins", ()))}
             name = row["key"]
             row["key"] = f"'{name}" if name.startswith(_FORMULA) else name
             writer.writerow("" if cell is None else cell for cell in row.values())
@@ -73,7 +84,8 @@ class Release:
         """A pyarrow table; the metadata travels in its schema (needs the `analysis` extra)."""
         import pyarrow as pa
 
-        table = pa.table({name: list(self.columns[name]) for name in COLUMNS})
+        rows = self.rows()
+        table = pa.table({name: [row[name] for row in rows] for name in rows[0]})
         return table.replace_schema_metadata({"keyveil": json.dumps(self.metadata)})
 
     def to_pandas(self) -> Any:
@@ -81,26 +93,45 @@ class Release:
         return self.to_arrow().to_pandas()
 
 
-def release(campaign: Campaign, tally: Tally, *, post: str = "none") -> Release:
-    """The release of a campaign's tally."""
-    if tally.question != campaign.id:
+def release(campaign: Campaign, protocol: Rounds, tally: Tally, *, post: str = "none") -> Release:
+    """The release of a one-round campaign's tally."""
+    first = protocol.start(campaign.id)
+    if tally.question != first.question:
         raise TallyError(f"expected a tally of campaign {campaign.id[:12]}, got one of {tally.question[:12]}")
-    mechanism = campaign.build()
-    raw = estimate(mechanism, tally)
-    shaped = step(post)(raw)
+    outcome = protocol.next(first, tally)
+    if isinstance(outcome, Round):
+        raise ProtocolError(
+            f'"{campaign.mechanism}" goes on with round {outcome.number}; drive its protocol to the end'
+        )
+    return release_outcome(campaign, protocol, outcome, post=post)
+
+
+def release_outcome(campaign: Campaign, protocol: Rounds, outcome: Outcome, *, post: str = "none") -> Release:
+    """The release of what a protocol ended with; `post` as in simulations, `published` included."""
+    shaped = outcome.published if post == PUBLISHED else step(post, also=(PUBLISHED,))(outcome.raw)
     return Release(
-        columns=_columns(campaign.domain, raw, shaped),
+        columns=_columns(campaign.domain, outcome.raw, shaped),
+        distribution=outcome.distribution,
         metadata={
             "campaign": campaign.id,
             "name": campaign.name,
             "mechanism": campaign.mechanism,
             "epsilon": campaign.epsilon,
-            "epsilon_exact": epsilon_above(mechanism.loss),
-            "users": tally.n_reports,
+            "epsilon_exact": epsilon_above(total_loss(protocol.stages())),
+            "users": outcome.raw.n_reports,
+            "rounds": outcome.rounds,
             "confidence": CONFIDENCE,
             "post": list(shaped.steps),
+            "notes": list(outcome.notes),
+            **_bin_metadata(campaign.domain, outcome.distribution),
         },
     )
+
+
+def _bin_metadata(domain: Domain, distribution: Distribution | None) -> dict[str, Any]:
+    if distribution is None:
+        return {}
+    return {"bins": [domain.from_unit(float(point)) for point in distribution.points]}
 
 
 def _columns(domain: Domain, raw: Estimates, shaped: Estimates) -> dict[str, Any]:

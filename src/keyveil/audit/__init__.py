@@ -9,11 +9,14 @@ from keyveil.audit.exact import (
     enumeration_size,
     extreme_records,
 )
+from keyveil.audit.rounds import ProtocolCertificate, certify_protocol
 
 __all__ = [
     "Certificate",
+    "ProtocolCertificate",
     "Trial",
     "certify",
+    "certify_protocol",
     "closed_form_loss",
     "enumerate_loss",
     "enumeration_size",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from keyveil.cli.settings import parse_settings, set_option
 from keyveil.errors import BudgetError, DomainError, MechanismError
 
 if TYPE_CHECKING:
@@ -30,7 +32,10 @@ if TYPE_CHECKING:
 @click.option("--top", type=int, default=50, show_default=True, help="How many top keys to score apart.")
 @click.option("--value-range", help="LO,HI; the data's own extremes if left out.")
 @click.option("--clamp", is_flag=True, help="Move values outside --value-range to its ends.")
-@click.option("--post", default="clip", show_default=True, help="Post-processing step: clip or none.")
+@click.option(
+    "--post", default="published", show_default=True, help="published (each paper's own), clip or none."
+)
+@set_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Write results and SVG plots here."
@@ -46,6 +51,7 @@ def simulate(
     value_range: str | None,
     clamp: bool,
     post: str,
+    settings: tuple[str, ...],
     as_json: bool,
     out: Path | None,
 ) -> None:
@@ -77,6 +83,7 @@ def simulate(
             seed=seed,
             top=top,
             post=post,
+            options=parse_settings(settings),
             progress=lambda label: advance(label=label),
         )
     if out is not None:
@@ -114,7 +121,9 @@ def _print(cells: list[Cell]) -> None:
         f"{first.users:,} users, {first.keys:,} keys, l = {first.pairs_per_user}, post: {first.post}, "
         f"{first.repeats} repeats; value ± standard error"
     )
-    shown = ("frequency_mse", "mean_mse", "frequency_mse_top", "mean_mse_top", "precision_top", "ncr_top")
+    shown = ["frequency_mse", "mean_mse", "frequency_mse_top", "mean_mse_top", "precision_top", "ncr_top"]
+    if any(not math.isnan(cell.errors.wasserstein) for cell in cells):
+        shown.append("wasserstein")
     columns = (
         "mechanism",
         "epsilon",
@@ -134,4 +143,6 @@ def _print(cells: list[Cell]) -> None:
 
 
 def _with_error(value: float, error: float) -> str:
-    return f"{value:.3g}" if error != error else f"{value:.3g} ±{error:.1g}"
+    if math.isnan(value):
+        return "-"
+    return f"{value:.3g}" if math.isnan(error) else f"{value:.3g} ±{error:.1g}"

@@ -8,11 +8,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Protocol
 
 from keyveil.campaign import Campaign
+from keyveil.domain import Record
 from keyveil.errors import EntropyError
+from keyveil.mechanisms import Mechanism
 from keyveil.numerics import Entropy, InsecureSeededEntropy, system_entropy
 from keyveil.report import REPORT_ID_BYTES, Envelope
+
+
+class OpenRound(Protocol):
+    """What a device must know of the round that it answers."""
+
+    @property
+    def number(self) -> int:
+        """Which round it is."""
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """How to answer."""
+
+    def narrow(self, record: Record) -> Record:
+        """What of a record is asked about."""
 
 
 class Reporter:
@@ -28,17 +46,23 @@ class Reporter:
         if isinstance(entropy, InsecureSeededEntropy):
             raise EntropyError("a device must not draw repeatable noise; leave `entropy` out")
         self._campaign = campaign
-        self._mechanism = campaign.build()
         self._entropy = entropy
+        self._mechanism = None if campaign.has_several_rounds else campaign.build()
 
-    def report(self, held: Mapping[str, float]) -> bytes:
-        """The report for what a user holds; by the rules of `keyveil.domain` for odd values."""
-        mechanism = self._mechanism
+    def report(self, held: Mapping[str, float], round: OpenRound | None = None) -> bytes:
+        """The report for what a user holds, by the rules of `keyveil.domain` for odd values.
+
+        A campaign of several rounds needs the round that is open.
+        """
         record = self._campaign.domain.encode(held)
+        if round is None:
+            mechanism = self._mechanism or self._campaign.build()
+        else:
+            mechanism, record = round.mechanism, round.narrow(record)
         answer = mechanism.perturb(record, self._entropy(mechanism.n_words))
         return Envelope(
             campaign=self._campaign.tag,
-            round=1,
+            round=1 if round is None else round.number,
             report_id=os.urandom(REPORT_ID_BYTES),
             payload=mechanism.layout.encode(answer),
         ).to_bytes()

@@ -41,10 +41,11 @@ def clip(raw: Estimates) -> Estimates:
 STEPS: Mapping[str, Step] = MappingProxyType({"none": none, "clip": clip})
 
 
-def step(name: str) -> Step:
-    """The post-processing step called `name`."""
+def step(name: str, *, also: tuple[str, ...] = ()) -> Step:
+    """The post-processing step called `name`; `also` names what the caller knows besides, for the hint."""
     if name not in STEPS:
-        near = difflib.get_close_matches(name, STEPS, n=1)
-        hint = f'did you mean "{near[0]}"?' if near else f"known are {', '.join(STEPS)}"
+        known = (*STEPS, *also)
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f'did you mean "{near[0]}"?' if near else f"known are {', '.join(known)}"
         raise MechanismError(f'unknown post-processing step "{name}"; {hint}')
     return STEPS[name]

@@ -8,13 +8,13 @@ that perturb keys and values apart, `values` the value mechanisms without keys.
 """
 
 from keyveil.mechanisms.apart import Apart
-from keyveil.mechanisms.base import Allocation, Answer, KeyValueMechanism, Mechanism, Witness
+from keyveil.mechanisms.base import Allocation, Answer, Calibrated, KeyValueMechanism, Mechanism, Witness
 from keyveil.mechanisms.broadcast import BroadcastIndex
 from keyveil.mechanisms.channel import Channel, Exactness, Number
 from keyveil.mechanisms.indexed import SampledIndex
 from keyveil.mechanisms.oracles import Bits, EncodedOracle, Hashed, OwnKey, RecordSize, Response
 from keyveil.mechanisms.privkvm_star import IndexedBoundary
-from keyveil.mechanisms.registry import REGISTRY, build, find
+from keyveil.mechanisms.registry import REGISTRY, SAME_REPORTS, SEVERAL_ROUNDS, build, find
 from keyveil.mechanisms.response import SignedResponse
 from keyveil.mechanisms.ue_sw import UeSw
 from keyveil.mechanisms.unary import SignedUnary
@@ -23,11 +23,14 @@ from keyveil.mechanisms.values import Harmony, Window, WindowResponse
 
 __all__ = [
     "REGISTRY",
+    "SAME_REPORTS",
+    "SEVERAL_ROUNDS",
     "Allocation",
     "Answer",
     "Apart",
     "Bits",
     "BroadcastIndex",
+    "Calibrated",
     "Channel",
     "EncodedOracle",
     "Exactness",

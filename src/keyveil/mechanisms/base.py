@@ -47,11 +47,6 @@ class Mechanism(Protocol):
     record) and what is secret (the words) only ever arrive as arguments.
     """
 
-    id: ClassVar[str]
-    allocations: ClassVar[tuple[Allocation, ...]]
-    small_options: ClassVar[Mapping[str, Any]]
-    """Options of `for_epsilon` with which an instance is small enough to be enumerated."""
-
     @property
     def n_keys(self) -> int:
         """How many keys are asked about."""
@@ -63,19 +58,6 @@ class Mechanism(Protocol):
     @property
     def word_bits(self) -> int:
         """How many bits a random word has: 64, but for tests that try all words."""
-
-    @classmethod
-    def for_epsilon(
-        cls,
-        epsilon: object,
-        *,
-        n_keys: int,
-        pairs_per_user: int = 1,
-        allocation: Allocation | None = None,
-        word_bits: int = WORD_BITS,
-        **options: Any,
-    ) -> Self:
-        """The most truthful instance whose privacy loss is at most `epsilon`."""
 
     # --- the kernel: what the proof is about ---
 
@@ -126,6 +108,28 @@ class Mechanism(Protocol):
 
     def resembles(self, answer: Answer, witness: Witness) -> bool:
         """Whether an answer tells the witness's records apart as its own answer does."""
+
+
+class Calibrated(Mechanism, Protocol):
+    """A mechanism with a name, that knows its own parameters for an epsilon."""
+
+    id: ClassVar[str]
+    allocations: ClassVar[tuple[Allocation, ...]]
+    small_options: ClassVar[Mapping[str, Any]]
+    """Options of `for_epsilon` with which an instance is small enough to be enumerated."""
+
+    @classmethod
+    def for_epsilon(
+        cls,
+        epsilon: object,
+        *,
+        n_keys: int,
+        pairs_per_user: int = 1,
+        allocation: Allocation | None = None,
+        word_bits: int = WORD_BITS,
+        **options: Any,
+    ) -> Self:
+        """The most truthful instance whose privacy loss is at most `epsilon`."""
 
 
 class KeyValueMechanism(Mechanism, Protocol):

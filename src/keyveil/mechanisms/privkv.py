@@ -15,6 +15,7 @@ IEEE S&P 2019, Algorithms 2 to 4 (their p1, p2 are our a, p).
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from keyveil.mechanisms.base import Allocation, check_size, choose
@@ -52,9 +53,15 @@ class PrivKv(SampledIndex):
         check_size(n_keys, pairs_per_user)
         if choose(allocation, cls.allocations) is Allocation.TIGHT:
             sign_odds = exp_below(budget)
-            key_odds = (sign_odds + 1) / 2
-        else:
-            sign_odds = key_odds = exp_below(budget / 2)
+            return cls.for_odds((sign_odds + 1) / 2, sign_odds, n_keys=n_keys, word_bits=word_bits)
+        half = exp_below(budget / 2)
+        return cls.for_odds(half, half, n_keys=n_keys, word_bits=word_bits)
+
+    @classmethod
+    def for_odds(
+        cls, key_odds: Fraction, sign_odds: Fraction, *, n_keys: int, word_bits: int = WORD_BITS
+    ) -> Self:
+        """The most truthful instance with a/b at most `key_odds` and p/(1 - p) at most `sign_odds`."""
         words = 1 << word_bits
         fake = ceil_div(words, 2 * (key_odds + 1))
         held = words - 2 * fake  # a and 1 - b are the same words, as b = 1 - a

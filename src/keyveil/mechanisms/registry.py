@@ -13,7 +13,7 @@ from typing import Any
 
 from keyveil.errors import MechanismError
 from keyveil.mechanisms.apart import KrrHarmony, OueHarmony, RapporHarmony
-from keyveil.mechanisms.base import Allocation, Mechanism
+from keyveil.mechanisms.base import Allocation, Calibrated, Mechanism
 from keyveil.mechanisms.broadcast import BroadcastIndex
 from keyveil.mechanisms.ks_ue import KsUe
 from keyveil.mechanisms.kvue import KvUe
@@ -25,7 +25,7 @@ from keyveil.mechanisms.privkvm_star import IndexedBoundary
 from keyveil.mechanisms.ue_sw import UeSw
 from keyveil.numerics import WORD_BITS
 
-_CLASSES: tuple[type[Mechanism], ...] = (
+_CLASSES: tuple[type[Calibrated], ...] = (
     PrivKv,
     BroadcastIndex,
     IndexedBoundary,
@@ -42,7 +42,13 @@ _CLASSES: tuple[type[Mechanism], ...] = (
     OueHarmony,
 )
 
-REGISTRY: Mapping[str, type[Mechanism]] = MappingProxyType({cls.id: cls for cls in _CLASSES})
+REGISTRY: Mapping[str, type[Calibrated]] = MappingProxyType({cls.id: cls for cls in _CLASSES})
+
+# Methods that are another estimator over a mechanism's reports.
+SAME_REPORTS: Mapping[str, str] = MappingProxyType({"privkv-em": "privkv", "privkv-mle": "privkv"})
+
+# Methods whose rounds follow from each other; devices learn each from the collector.
+SEVERAL_ROUNDS = ("privkvm", "privkvm-plus", "privkvm-virtual", "privkvm-star", "ks-grr")
 
 
 def build(
@@ -74,7 +80,7 @@ def build(
     )
 
 
-def find(name: str) -> tuple[type[Mechanism], Allocation | None]:
+def find(name: str) -> tuple[type[Calibrated], Allocation | None]:
     """The class behind a name, and the allocation the name asks for."""
     mechanism_id, colon, wanted = name.partition(":")
     if mechanism_id not in REGISTRY:

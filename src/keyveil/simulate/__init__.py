@@ -6,18 +6,21 @@ they need more than numpy.
 
 from keyveil.simulate.experiment import Cell, run
 from keyveil.simulate.laws import draw_tally, perturb_all
-from keyveil.simulate.metrics import Errors, measure, ncr, top_keys
+from keyveil.simulate.metrics import Errors, Truth, measure, ncr, top_keys
+from keyveil.simulate.play import play
 from keyveil.simulate.population import Population, insecure_generator, synthetic
 
 __all__ = [
     "Cell",
     "Errors",
     "Population",
+    "Truth",
     "draw_tally",
     "insecure_generator",
     "measure",
     "ncr",
     "perturb_all",
+    "play",
     "run",
     "synthetic",
     "top_keys",

@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from keyveil.errors import DomainError, PairsError
-from keyveil.estimate import estimate, step
-from keyveil.mechanisms import build, find
-from keyveil.numerics import parse_epsilon
-from keyveil.simulate.laws import draw_tally
-from keyveil.simulate.metrics import Errors, measure
+from keyveil.estimate import Estimates, step
+from keyveil.numerics import epsilon_above, parse_epsilon
+from keyveil.protocols import Outcome, build_protocol, find_method, total_loss
+from keyveil.release import PUBLISHED
+from keyveil.simulate.metrics import Errors, Truth, measure
+from keyveil.simulate.play import play
 from keyveil.simulate.population import Population, insecure_generator
 
 
@@ -26,6 +27,7 @@ class Cell:
 
     mechanism: str
     epsilon: float
+    epsilon_exact: float
     users: int
     keys: int
     pairs_per_user: int
@@ -56,10 +58,14 @@ def run(
     repeats: int = 5,
     seed: int = 0,
     top: int = 50,
-    post: str = "clip",
+    post: str = PUBLISHED,
+    options: Mapping[str, Any] | None = None,
     progress: Callable[[str], None] = lambda _label: None,
 ) -> list[Cell]:
     """Every mechanism at every epsilon; a cell's draws depend on the seed and on that cell alone.
+
+    `post` is a named step applied to the raw estimates, or `published`: what each method's paper does.
+    `options` go to every method that is built (rounds, bins, top, ...).
 
     >>> from keyveil.simulate import synthetic
     >>> cells = run(synthetic(users=1000, keys=5), ["ks-ue"], [1.0, 2.0], repeats=2)
@@ -74,27 +80,29 @@ def run(
         raise PairsError("nobody in this population holds a pair; there is no mean to estimate")
     if pairs_per_user is None:
         pairs_per_user = population.typical_size()
-    finish = step(post)
-    for name in mechanisms:
-        find(name)
+    finish = _finisher(post)
     for epsilon in epsilons:
         parse_epsilon(epsilon)
-    frequency, mean, top = population.frequency(), population.mean(), min(top, population.n_keys)
+    wanted = any(find_method(name)[0].gives_distribution for name in mechanisms)
+    truth, top = Truth.of(population, distribution=wanted), min(top, population.n_keys)
     cells = []
     for name in mechanisms:
         for epsilon in epsilons:
-            mechanism = build(name, epsilon, n_keys=population.n_keys, pairs_per_user=pairs_per_user)
+            protocol = build_protocol(
+                name, epsilon, n_keys=population.n_keys, pairs_per_user=pairs_per_user, **(options or {})
+            )
             started = time.perf_counter()
             runs = []
             for repeat in range(repeats):
                 rng = insecure_generator(seed, zlib.crc32(f"{name} {epsilon}".encode()), repeat)
-                estimates = finish(estimate(mechanism, draw_tally(mechanism, population, rng)))
-                runs.append(measure(frequency, mean, estimates, top))
+                outcome = play(protocol, population, rng)
+                runs.append(measure(truth, finish(outcome), top, outcome.distribution))
                 progress(f"{name} at epsilon {epsilon:g}")
             cells.append(
                 Cell(
                     mechanism=name,
                     epsilon=float(epsilon),
+                    epsilon_exact=epsilon_above(total_loss(protocol.stages())),
                     users=population.n_users,
                     keys=population.n_keys,
                     pairs_per_user=pairs_per_user,
@@ -107,6 +115,13 @@ def run(
                 )
             )
     return cells
+
+
+def _finisher(post: str) -> Callable[[Outcome], Estimates]:
+    if post == PUBLISHED:
+        return lambda outcome: outcome.published
+    apply = step(post, also=(PUBLISHED,))
+    return lambda outcome: apply(outcome.raw)
 
 
 def _over_runs(runs: list[Errors], reduce: Callable[[Any], Any]) -> Errors:

@@ -6,12 +6,13 @@ frequent keys, ties to the lower code; precision and NCR compare them with the e
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from keyveil.estimate import Estimates
-from keyveil.simulate.population import Floats, Ints
+from keyveil.estimate import Distribution, Estimates
+from keyveil.simulate.population import Floats, Ints, Population
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,13 @@ class Errors:
     frequency_relative_error_top: float
     precision_top: float
     ncr_top: float
+    correlation: float
+    """Pearson correlation of estimated frequency and mean, over held keys."""
+    correlation_truth: float
+    wasserstein: float
+    """Mean Wasserstein distance of value distributions over held keys, values scaled to [0, 1]."""
+    wasserstein_top: float
+    variance_mse: float
 
 
 def top_keys(frequency: Floats, top: int) -> Ints:
@@ -48,13 +56,42 @@ def ncr(truth: Ints, guess: Ints) -> float:
     return sum(worth.get(int(code), 0) for code in guess) / (t * (t + 1) / 2)
 
 
-def measure(frequency: Floats, mean: Floats, estimates: Estimates, top: int) -> Errors:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Truth:
+    """What a run is measured against; computed once a population."""
+
+    frequency: Floats
+    mean: Floats
+    variance: Floats
+    reached: Floats
+    """Share of each key's values at or below the inner edges of a fine grid; empty if not asked for."""
+
+    @classmethod
+    def of(cls, population: Population, *, distribution: bool = False) -> Truth:
+        """The truth about a population."""
+        return cls(
+            frequency=population.frequency(),
+            mean=population.mean(),
+            variance=population.variance(),
+            reached=population.reached(EDGES) if distribution else np.empty((0, 0)),
+        )
+
+
+# Inner edges of the grid on which distributions are compared: [-1, 1] in 256 equal parts.
+EDGES = np.linspace(-1, 1, 257)[1:-1]
+
+
+def measure(truth: Truth, estimates: Estimates, top: int, distribution: Distribution | None = None) -> Errors:
     """The errors of one run; an undefined estimate of a mean counts as 0, the middle of the range."""
+    frequency, mean = truth.frequency, truth.mean
     off = estimates.frequency - frequency
-    mean_off = np.nan_to_num(estimates.mean, nan=0.0) - mean
+    guessed_mean = np.nan_to_num(estimates.mean, nan=0.0)
+    mean_off = guessed_mean - mean
     best = top_keys(frequency, top)
     guess = top_keys(estimates.frequency, top)
     held_best = best[frequency[best] > 0]
+    held = np.flatnonzero(frequency > 0)
+    apart, apart_top, variance = _distances(truth, distribution, held, held_best)
     return Errors(
         frequency_mse=float(np.mean(off**2)),
         mean_mse=float(np.nanmean(mean_off**2)),
@@ -64,4 +101,35 @@ def measure(frequency: Floats, mean: Floats, estimates: Estimates, top: int) -> 
         frequency_relative_error_top=float(np.mean(np.abs(off[held_best]) / frequency[held_best])),
         precision_top=np.intersect1d(best, guess).size / top,
         ncr_top=ncr(best, guess),
+        correlation=_pearson(estimates.frequency[held], guessed_mean[held]),
+        correlation_truth=_pearson(frequency[held], mean[held]),
+        wasserstein=apart,
+        wasserstein_top=apart_top,
+        variance_mse=variance,
     )
+
+
+def _distances(
+    truth: Truth, distribution: Distribution | None, held: Ints, best: Ints
+) -> tuple[float, float, float]:
+    """Wasserstein distance over all held and the top keys, and the error of variances; NaN without either.
+
+    A key whose distribution is undefined counts as uniform.
+    """
+    if distribution is None or truth.reached.size == 0:
+        return math.nan, math.nan, math.nan
+    known = np.isfinite(distribution.shares.sum(axis=1))
+    guessed = np.where(known[:, None], distribution.reached(EDGES), (EDGES + 1) / 2)
+    apart = np.abs(guessed - truth.reached).sum(axis=1) / (EDGES.size + 1)
+    variance = np.where(known, distribution.variance(), 1 / 3)
+    return (
+        float(apart[held].mean()),
+        float(apart[best].mean()),
+        float(np.mean((variance[held] - truth.variance[held]) ** 2)),
+    )
+
+
+def _pearson(one: Floats, other: Floats) -> float:
+    if one.size < 2 or np.ptp(one) == 0 or np.ptp(other) == 0:
+        return math.nan
+    return float(np.corrcoef(one, other)[0, 1])

@@ -94,6 +94,22 @@ class Population:
         mean: Floats = np.divide(total, holders, out=np.full(self.n_keys, np.nan), where=holders > 0)
         return mean
 
+    def variance(self) -> Floats:
+        """The variance of the values among holders on the scale [-1, 1]; NaN where there are none."""
+        holders = np.bincount(self.codes, minlength=self.n_keys)
+        squares = np.bincount(self.codes, weights=self.values**2, minlength=self.n_keys)
+        mean: Floats = np.divide(squares, holders, out=np.full(self.n_keys, np.nan), where=holders > 0)
+        return mean - self.mean() ** 2
+
+    def reached(self, edges: Floats) -> Floats:
+        """For every key the share of its holders' values at or below each edge; 0 where there are none."""
+        place = np.searchsorted(edges, self.values, side="left")
+        cells = np.bincount(
+            self.codes * (edges.size + 1) + place, minlength=self.n_keys * (edges.size + 1)
+        ).reshape(self.n_keys, edges.size + 1)
+        below: Floats = np.cumsum(cells, axis=1)[:, :-1] / np.maximum(cells.sum(axis=1, keepdims=True), 1)
+        return below
+
     def take(self, users: Ints) -> Population:
         """Only these users."""
         sizes = self.sizes[users]

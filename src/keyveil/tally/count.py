@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatch
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,21 +27,20 @@ from keyveil.report import ABSENT, MINUS, PLUS, Envelope, Layout, Row, Symbol, T
 from keyveil.tally.hashing import supports
 from keyveil.tally.tally import Counts, Tally
 
-if TYPE_CHECKING:
-    from keyveil.campaign import Campaign
-
 # Reports handled at once: keeps the unpacked trits of 6,000 keys within 25 MB.
 _BLOCK = 4096
 
 Cells = dict[str, Counts]
 
 
-def tally_reports(campaign: Campaign, reports: Iterable[bytes]) -> Tally:
-    """The tally of a campaign's reports; refuses the first that is not one of them."""
-    mechanism = campaign.build()
-    total = count(mechanism, [], question=campaign.id)
-    for block in _blocks(_payload(report, campaign.tag, i) for i, report in enumerate(reports)):
-        total += count(mechanism, block, question=campaign.id)
+def tally_reports(
+    mechanism: Mechanism, reports: Iterable[bytes], *, tag: bytes, round: int, question: str
+) -> Tally:
+    """The tally of the reports that answer one round of one campaign; refuses the first that does not."""
+    total = count(mechanism, [], question=question)
+    payloads = (_payload(report, tag, round, position) for position, report in enumerate(reports))
+    for block in _blocks(payloads):
+        total += count(mechanism, block, question=question)
     return total
 
 
@@ -128,11 +126,15 @@ def _(mechanism: Apart, payloads: Sequence[bytes]) -> Cells:
     return {"plus": up[:d], "minus": down[:d], "asked": np.full(d, len(payloads))}
 
 
-def _payload(report: bytes, campaign: bytes, position: int) -> bytes:
+def _payload(report: bytes, tag: bytes, round: int, position: int) -> bytes:
     envelope = Envelope.from_bytes(report)
-    if envelope.campaign != campaign:
+    if envelope.campaign != tag:
         raise ReportRejected(
             Refusal.WRONG_CAMPAIGN, f"report {position} answers campaign {envelope.campaign.hex()[:12]}"
+        )
+    if envelope.round != round:
+        raise ReportRejected(
+            Refusal.WRONG_ROUND, f"report {position} answers round {envelope.round}, this is round {round}"
         )
     return envelope.payload
 

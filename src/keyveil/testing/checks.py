@@ -20,6 +20,7 @@ from keyveil.audit import closed_form_loss, enumerate_loss, enumeration_size
 from keyveil.domain import Record
 from keyveil.errors import MechanismError
 from keyveil.mechanisms import (
+    Calibrated,
     EncodedOracle,
     Mechanism,
     SampledIndex,
@@ -33,7 +34,7 @@ from keyveil.simulate import draw_tally, insecure_generator, perturb_all, synthe
 from keyveil.tally import count
 from keyveil.testing.laws import Z, answer_cell, chi_square_z, tally_cell, tally_law
 
-Check = Callable[[type[Mechanism]], None]
+Check = Callable[[type[Calibrated]], None]
 
 # What a mechanism does not owe, and why.
 EXEMPT: Mapping[tuple[str, str], str] = MappingProxyType(
@@ -50,7 +51,7 @@ _LARGEST = 30_000
 EPSILONS = ("0.1", "0.5", "1", "2", "4")
 
 
-def check_mechanism(cls: type[Mechanism]) -> None:
+def check_mechanism(cls: type[Calibrated]) -> None:
     """Run every check on a mechanism class.
 
     >>> from keyveil.mechanisms import REGISTRY
@@ -64,7 +65,7 @@ def check_mechanism(cls: type[Mechanism]) -> None:
 # --- the kernel ---
 
 
-def rows_sum_to_one(cls: type[Mechanism]) -> None:
+def rows_sum_to_one(cls: type[Calibrated]) -> None:
     """The chances of all answers add up to one, exactly, for every record."""
     for mechanism in _instances(cls, ("1",), ((1, 1), (3, 1), (3, 2), (2, 3))):
         for record in _records(mechanism.n_keys):
@@ -72,7 +73,7 @@ def rows_sum_to_one(cls: type[Mechanism]) -> None:
             assert total == 1, f"{mechanism}: the row of one record sums to {float(total)}"
 
 
-def lift_is_proportional(cls: type[Mechanism]) -> None:
+def lift_is_proportional(cls: type[Calibrated]) -> None:
     """`lift` and `probability` differ by a factor that depends on the answer alone."""
     for mechanism in _instances(cls, ("1",), ((2, 1), (3, 2))):
         for answer in mechanism.answers():
@@ -83,7 +84,7 @@ def lift_is_proportional(cls: type[Mechanism]) -> None:
             assert len(factors) == 1, f"{mechanism}: lift is not proportional to probability"
 
 
-def loss_is_within_epsilon(cls: type[Mechanism]) -> None:
+def loss_is_within_epsilon(cls: type[Calibrated]) -> None:
     """The enumerated loss is at most e**epsilon with no tolerance, and never above the closed form."""
     for epsilon in EPSILONS:
         for mechanism in _enumerable(cls, (epsilon,), ((1, 1), (2, 1), (3, 2), (2, 3))):
@@ -92,7 +93,7 @@ def loss_is_within_epsilon(cls: type[Mechanism]) -> None:
             assert loss <= mechanism.loss, f"{mechanism}: loss exceeds its closed form"
 
 
-def closed_form_is_reached(cls: type[Mechanism]) -> None:
+def closed_form_is_reached(cls: type[Calibrated]) -> None:
     """Where two full records fit into the domain, enumeration and witness reach the closed form."""
     for mechanism in _enumerable(cls, ("0.5", "2"), ((2, 1), (4, 2))):
         assert enumerate_loss(mechanism).ratio == mechanism.loss, f"{mechanism}: closed form is not reached"
@@ -103,7 +104,7 @@ def closed_form_is_reached(cls: type[Mechanism]) -> None:
 # --- the client's side ---
 
 
-def sampler_is_kernel(cls: type[Mechanism]) -> None:
+def sampler_is_kernel(cls: type[Calibrated]) -> None:
     """`perturb` over all tuples of short words gives each answer exactly as often as the kernel says."""
     tried = 0
     for n_keys, pairs_per_user in ((1, 1), (2, 1), (2, 2), (3, 2)):
@@ -120,7 +121,7 @@ def sampler_is_kernel(cls: type[Mechanism]) -> None:
     assert tried, f"{cls.__name__}: no instance is small enough to be tried word for word"
 
 
-def length_tells_nothing(cls: type[Mechanism]) -> None:
+def length_tells_nothing(cls: type[Calibrated]) -> None:
     """Every record takes the same number of words and makes a report of the same length."""
     entropy = InsecureSeededEntropy(1)
     for mechanism in _instances(cls, ("1",), ((7, 1), (7, 3))):
@@ -131,7 +132,7 @@ def length_tells_nothing(cls: type[Mechanism]) -> None:
             assert len(payload) == layout.n_bytes, f"{mechanism}: report length depends on the record"
 
 
-def wire_round_trips(cls: type[Mechanism]) -> None:
+def wire_round_trips(cls: type[Calibrated]) -> None:
     """Every answer survives the wire, and no two share their bytes."""
     for mechanism in _enumerable(cls, ("1",), ((1, 1), (3, 2))):
         layout = mechanism.layout
@@ -144,7 +145,7 @@ def wire_round_trips(cls: type[Mechanism]) -> None:
 # --- the collector's side ---
 
 
-def frequency_is_unbiased(cls: type[Mechanism]) -> None:
+def frequency_is_unbiased(cls: type[Calibrated]) -> None:
     """Debiasing the expected counts returns the frequency, exactly; for signed reports the mean too."""
     for mechanism in _instances(cls, ("1",), ((2, 1), (2, 2))):
         records = _short_records(mechanism)
@@ -163,7 +164,7 @@ def frequency_is_unbiased(cls: type[Mechanism]) -> None:
                 assert signed == sum(values, Fraction(0)) / len(records), f"{mechanism}: means are biased"
 
 
-def variance_is_exact(cls: type[Mechanism]) -> None:
+def variance_is_exact(cls: type[Calibrated]) -> None:
     """The variance of a frequency equals that of the joint law of a few users, given who was asked."""
     for mechanism in _instances(cls, ("1",), ((2, 1), (2, 2))):
         records, code = _short_records(mechanism)[:6], 0
@@ -183,7 +184,7 @@ def variance_is_exact(cls: type[Mechanism]) -> None:
             assert variance == claimed, f"{mechanism}: variance {float(claimed)}, is {float(variance)}"
 
 
-def tally_counts_ticks(cls: type[Mechanism]) -> None:
+def tally_counts_ticks(cls: type[Calibrated]) -> None:
     """The vectorised tally counts what `ticks` says of each report, and parts add up to the whole."""
     population = synthetic(users=300, keys=7, pairs_per_user=3, seed=4)
     for mechanism in _instances(cls, ("1",), ((7, 1), (7, 3))):
@@ -196,7 +197,7 @@ def tally_counts_ticks(cls: type[Mechanism]) -> None:
         assert some + rest == whole, f"{mechanism}: parts do not add up to the whole"
 
 
-def simulation_follows_the_law(cls: type[Mechanism]) -> None:
+def simulation_follows_the_law(cls: type[Calibrated]) -> None:
     """Fast tallies and tallies of real reports both follow the exact joint law (fixed seed, z = 5)."""
     rng, entropy = insecure_generator(1), InsecureSeededEntropy(1)
     for mechanism in _instances(cls, ("2",), ((2, 1), (2, 2))):
@@ -219,7 +220,7 @@ def simulation_follows_the_law(cls: type[Mechanism]) -> None:
 # --- the object ---
 
 
-def is_a_public_value(cls: type[Mechanism]) -> None:
+def is_a_public_value(cls: type[Calibrated]) -> None:
     """Instances are frozen, equal by value, and survive pickle and repr."""
     for mechanism in _instances(cls, ("1",), ((3, 2),)):
         assert pickle.loads(pickle.dumps(mechanism)) == mechanism, f"{mechanism}: does not pickle"  # noqa: S301
@@ -254,7 +255,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
 
 
 def _instances(
-    cls: type[Mechanism], epsilons: Sequence[str], sizes: Sequence[tuple[int, int]]
+    cls: type[Calibrated], epsilons: Sequence[str], sizes: Sequence[tuple[int, int]]
 ) -> Iterator[Mechanism]:
     """One instance per epsilon, size and allocation, with options that keep it small."""
     for epsilon, (n_keys, pairs_per_user), allocation in itertools.product(epsilons, sizes, cls.allocations):
@@ -268,7 +269,7 @@ def _instances(
 
 
 def _enumerable(
-    cls: type[Mechanism], epsilons: Sequence[str], sizes: Sequence[tuple[int, int]]
+    cls: type[Calibrated], epsilons: Sequence[str], sizes: Sequence[tuple[int, int]]
 ) -> Iterator[Mechanism]:
     """Those instances whose records and answers can all be tried; at least one must be among them."""
     small = [m for m in _instances(cls, epsilons, sizes) if enumeration_size(m) <= _LARGEST]
@@ -276,7 +277,7 @@ def _enumerable(
     return iter(small)
 
 
-def _with_short_words(cls: type[Mechanism], n_keys: int, pairs_per_user: int) -> Mechanism | None:
+def _with_short_words(cls: type[Calibrated], n_keys: int, pairs_per_user: int) -> Mechanism | None:
     """An instance whose reports take at most 16 random bits in all, if one exists."""
     n_words = cls.for_epsilon(3, n_keys=n_keys, pairs_per_user=pairs_per_user).n_words
     try:

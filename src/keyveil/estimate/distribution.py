@@ -1,0 +1,196 @@
+"""Value distributions from noisy histograms.
+
+A key's reports fall into n_out output numbers. Of those heard, a share `fake` came from users who
+had not sampled the key, spread evenly; the rest came through the window: an input bin i shows in its
+window with chance `near` each and elsewhere with chance `far` each. So the heard outputs follow
+
+    (1 - fake) * (M P) + fake / n_out,
+
+P being the distribution on n_in bins. `expectation_maximisation` maximises that likelihood; products
+with M are running sums, so an iteration over k keys costs O(k n_out) time and about six arrays of
+that size; keys are taken `KEYS_AT_ONCE` at a time, which bounds memory by 48 KEYS_AT_ONCE n_out bytes
+whatever the number of keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyveil.mechanisms import ValueChannel, Window
+
+Floats = NDArray[np.float64]
+
+ITERATIONS = 300
+TOLERANCE = 1e-5
+KEYS_AT_ONCE = 256
+
+
+def project(values: Floats, total: float) -> Floats:
+    """The nearest non-negative numbers that sum to `total` (Euclidean; exact, by sorting).
+
+    >>> project(np.array([0.5, 0.3, -0.2]), 1.0).round(3).tolist()
+    [0.6, 0.4, 0.0]
+    """
+    ordered = np.sort(values)[::-1]
+    excess = (np.cumsum(ordered) - total) / np.arange(1, values.size + 1)
+    shift = float(excess[np.flatnonzero(ordered > excess)[-1]])
+    return np.maximum(values - shift, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Distribution:
+    """One distribution a key over equal bins (or marked points) of the value range [-1, 1].
+
+    Rows of keys about which nothing is known are NaN. `points` are the values the bins stand for.
+    """
+
+    points: Floats
+    shares: Floats
+
+    def mean(self) -> Floats:
+        """Mean of each key's values."""
+        return self.shares @ self.points
+
+    def variance(self) -> Floats:
+        """Variance of each key's values, between bins."""
+        mean: Floats = self.shares @ self.points**2 - self.mean() ** 2
+        return np.maximum(mean, 0.0)
+
+    def quantile(self, q: float) -> Floats:
+        """The value below which a share q lies, linear inside the bin that holds it.
+
+        >>> d = Distribution(points=np.array([-0.5, 0.5]), shares=np.array([[0.5, 0.5]]))
+        >>> d.quantile(0.25).tolist(), d.quantile(0.5).tolist()
+        ([-0.5], [0.0])
+        """
+        width = self.points[1] - self.points[0]
+        known = np.isfinite(self.shares.sum(axis=1))
+        shares = np.where(known[:, None], self.shares, 1.0 / self.points.size)
+        reached = np.cumsum(shares, axis=1)
+        place = np.minimum((reached < q).sum(axis=1), self.points.size - 1)
+        rows = np.arange(len(shares))
+        inside = shares[rows, place]
+        part = np.where(
+            inside > 0, (q - (reached[rows, place] - inside)) / np.where(inside > 0, inside, 1), 0.5
+        )
+        return np.where(known, self.points[place] + (np.clip(part, 0, 1) - 0.5) * width, np.nan)
+
+    def reached(self, edges: Floats) -> Floats:
+        """The share of each key's values at or below each edge, linear inside a bin."""
+        between = (self.points[1:] + self.points[:-1]) / 2
+        ends = np.concatenate([[-1.0], between, [1.0]])
+        whole = np.pad(np.cumsum(self.shares, axis=1), ((0, 0), (1, 0)))
+        place = np.clip(np.searchsorted(ends, edges, side="right") - 1, 0, self.points.size - 1)
+        part = (edges - ends[place]) / (ends[place + 1] - ends[place])
+        reached: Floats = whole[:, place] + part * self.shares[:, place]
+        return reached
+
+    def coarse(self, bins: int) -> Distribution:
+        """Neighbouring bins added up; `bins` must divide their number."""
+        size = self.points.size // bins
+        return Distribution(
+            points=self.points.reshape(bins, size).mean(axis=1),
+            shares=self.shares.reshape(len(self.shares), bins, size).sum(axis=2),
+        )
+
+
+def wasserstein(one: Floats, other: Floats, width: float) -> Floats:
+    """Wasserstein distance of each pair of histograms over bins of equal width, in the value's unit.
+
+    >>> wasserstein(np.array([[0.5, 0, 0.5]]), np.array([[0, 1, 0]]), 1.0).tolist()
+    [1.0]
+    """
+    apart: Floats = np.abs(np.cumsum(one - other, axis=-1)).sum(axis=-1) * width
+    return apart
+
+
+def bin_points(bins: int) -> Floats:
+    """The middles of equal bins of [-1, 1]."""
+    return (np.arange(bins) + 0.5) / bins * 2.0 - 1.0
+
+
+def fake_share(channel: ValueChannel, sampled: Floats) -> Floats:
+    """Which part of what is heard of a key is fake, when a share `sampled` of those asked sampled it."""
+    a, b = float(channel.a), float(channel.b)
+    fakes = (1 - sampled) * b
+    return fakes / (fakes + sampled * a)
+
+
+def expectation_maximisation(
+    channel: ValueChannel,
+    outputs: Floats,
+    fake: Floats,
+    *,
+    smooth: bool = True,
+    iterations: int = ITERATIONS,
+    tolerance: float = TOLERANCE,
+) -> Floats:
+    """Distributions on the input bins from output counts, the fakes inside the likelihood.
+
+    `outputs` has one row a key, `fake` the share of fakes in it. With `smooth` each step ends with a
+    (1/4, 1/2, 1/4) average of neighbours (EMS), which a noisy histogram needs. A key stops moving
+    when no bin changes by more than `tolerance`, all do after `iterations`. Keys of which nothing was
+    heard are NaN.
+    """
+    rows = []
+    for start in range(0, len(outputs), KEYS_AT_ONCE):
+        part = slice(start, start + KEYS_AT_ONCE)
+        rows.append(_em(channel, outputs[part], fake[part], smooth, iterations, tolerance))
+    return np.concatenate(rows) if rows else np.empty((0, channel.window.n_in))
+
+
+def subtract_fakes(outputs: Floats, expected_fakes: Floats) -> Floats:
+    """The paper's way: take the expected fakes off every output count and cut at 0."""
+    left: Floats = np.maximum(outputs - expected_fakes[:, None] / outputs.shape[1], 0.0)
+    return left
+
+
+def _em(
+    channel: ValueChannel, outputs: Floats, fake: Floats, smooth: bool, iterations: int, tolerance: float
+) -> Floats:
+    window = channel.window
+    heard = channel.near * window.width + channel.far * (window.n_out - window.width)
+    near, far = channel.near / heard, channel.far / heard
+    shares = np.full((len(outputs), window.n_in), 1.0 / window.n_in)
+    moving = np.flatnonzero(outputs.sum(axis=1) > 0)
+    for _ in range(iterations):
+        now, seen, lies = shares[moving], outputs[moving], fake[moving, None]
+        law = (1 - lies) * (far + (near - far) * _spread(now, window)) + lies / window.n_out
+        ratio = seen / law
+        then = now * (far * ratio.sum(axis=1, keepdims=True) + (near - far) * _gather(ratio, window))
+        then /= then.sum(axis=1, keepdims=True)
+        if smooth:
+            then = _smooth(then)
+        shares[moving] = then
+        moving = moving[np.abs(then - now).max(axis=1) > tolerance]
+        if moving.size == 0:
+            break
+    shares[outputs.sum(axis=1) == 0] = np.nan
+    return shares
+
+
+def _spread(inputs: Floats, window: Window) -> Floats:
+    """For every output, the sum of the inputs whose window holds it."""
+    total = np.pad(np.cumsum(inputs, axis=1), ((0, 0), (1, 0)))
+    outputs = np.arange(window.n_out)
+    last = np.minimum(outputs // window.step, window.n_in - 1)
+    first = np.maximum(-(-(outputs - window.width + 1) // window.step), 0)
+    spread: Floats = total[:, last + 1] - total[:, first]
+    return spread
+
+
+def _gather(outputs: Floats, window: Window) -> Floats:
+    """For every input, the sum of the outputs in its window."""
+    total = np.pad(np.cumsum(outputs, axis=1), ((0, 0), (1, 0)))
+    start = window.step * np.arange(window.n_in)
+    gathered: Floats = total[:, start + window.width] - total[:, start]
+    return gathered
+
+
+def _smooth(shares: Floats) -> Floats:
+    """Average with the neighbours; ends keep what they would lose."""
+    padded = np.pad(shares, ((0, 0), (1, 1)), mode="edge")
+    return padded[:, :-2] / 4 + padded[:, 1:-1] / 2 + padded[:, 2:] / 4

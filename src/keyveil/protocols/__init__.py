@@ -1,0 +1,30 @@
+"""Several rounds as a pure state machine: (round, tally) -> next round or outcome."""
+
+from keyveil.protocols.base import EVERYBODY, Outcome, Round, Rounds, split_groups, total_loss
+from keyveil.protocols.ks_grr import KsGrr
+from keyveil.protocols.one_round import OneRound, PrivKvEm, PrivKvMle, UnarySquareWave
+from keyveil.protocols.privkvm import PrivKvm, PrivKvmPlus, PrivKvmVirtual
+from keyveil.protocols.registry import METHODS, Method, build_protocol, find_method
+from keyveil.protocols.star import PrivKvmStar
+
+__all__ = [
+    "EVERYBODY",
+    "METHODS",
+    "KsGrr",
+    "Method",
+    "OneRound",
+    "Outcome",
+    "PrivKvEm",
+    "PrivKvMle",
+    "PrivKvm",
+    "PrivKvmPlus",
+    "PrivKvmStar",
+    "PrivKvmVirtual",
+    "Round",
+    "Rounds",
+    "UnarySquareWave",
+    "build_protocol",
+    "find_method",
+    "split_groups",
+    "total_loss",
+]

@@ -1,0 +1,209 @@
+"""Protocols of one round: a mechanism, and what to make of its tally."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from keyveil.estimate import (
+    Distribution,
+    Estimates,
+    bin_points,
+    clip,
+    estimate,
+    expectation_maximisation,
+    fake_share,
+    project,
+    subtract_fakes,
+)
+from keyveil.estimate.privkv import ETA, MAX_ITERATIONS, SignedShares, em4, mle3
+from keyveil.mechanisms import Apart, EncodedOracle, Mechanism, SampledIndex, UeSw
+from keyveil.mechanisms.channel import share
+from keyveil.protocols.base import Outcome, Round, check_answer
+from keyveil.tally import Tally
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneRound:
+    """One mechanism, everybody, once; estimates debiased, published with the papers' clipping.
+
+    >>> from keyveil.mechanisms import build
+    >>> protocol = OneRound(mechanism=build("ks-ue", 1, n_keys=2))
+    >>> protocol.start("campaign").question
+    'campaign/1'
+    """
+
+    mechanism: Mechanism
+    id: ClassVar[str] = "one-round"
+
+    @property
+    def n_keys(self) -> int:
+        """The mechanism's."""
+        return self.mechanism.n_keys
+
+    def start(self, campaign: str) -> Round:
+        """The only round."""
+        return Round(
+            protocol=self.id, campaign=campaign, number=1, purpose="collect", mechanism=self.mechanism
+        )
+
+    def stages(self) -> tuple[Round, ...]:
+        """The only round."""
+        return (self.start("stage"),)
+
+    def next(self, round: Round, tally: Tally) -> Outcome:
+        """Estimates."""
+        check_answer(self, round, tally)
+        return self._finish(tally)
+
+    def _finish(self, tally: Tally) -> Outcome:
+        raw = estimate(self.mechanism, tally)  # type: ignore[arg-type]  # signed reports, see the registry
+        return Outcome(raw=raw, published=clip(raw))
+
+
+class KeysOnly(OneRound):
+    """A frequency oracle over the users' own keys: shares of users who told a key; no means.
+
+    Users who hold several keys tell one of them, so a share is below the frequency.
+    """
+
+    __slots__ = ()
+    id: ClassVar[str] = "keys-only"
+
+    def _finish(self, tally: Tally) -> Outcome:
+        mechanism = self.mechanism
+        assert isinstance(mechanism, EncodedOracle)
+        raw = _frequencies(mechanism, tally, tally.cells["support"][: mechanism.n_keys])
+        return Outcome(raw=raw, published=clip(raw))
+
+
+class KeysAndValuesApart(OneRound):
+    """The baselines: the mean of a key is that of all signs heard with it."""
+
+    __slots__ = ()
+    id: ClassVar[str] = "keys-and-values-apart"
+
+    def _finish(self, tally: Tally) -> Outcome:
+        mechanism = self.mechanism
+        assert isinstance(mechanism, Apart)
+        raw = _frequencies(mechanism, tally, tally.plus + tally.minus)
+        mean = mechanism.heard_mean(tally.plus.astype(float), tally.minus.astype(float))
+        mean_se = 1 / (float(2 * mechanism.sign.p - 1) * np.sqrt(np.maximum(tally.plus + tally.minus, 1)))
+        raw = replace(raw, signed=raw.frequency * mean, mean=mean, mean_se=mean_se)
+        cut = clip(raw)
+        return Outcome(raw=raw, published=replace(cut, mean=np.clip(mean, -1, 1)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivKvEm(OneRound):
+    """PrivKV's reports through the papers' four-state EM; `eta` and `max_iterations` change the answer."""
+
+    eta: float = ETA
+    max_iterations: int = MAX_ITERATIONS
+    id: ClassVar[str] = "privkv-em"
+
+    def _shares(self, tally: Tally) -> SignedShares:
+        channel = _channel(self.mechanism)
+        return em4(
+            tally.plus.astype(float),
+            tally.minus.astype(float),
+            tally.asked.astype(float),
+            a=float(channel.a),
+            p=float(channel.p),
+            eta=self.eta,
+            max_iterations=self.max_iterations,
+        )
+
+    def _finish(self, tally: Tally) -> Outcome:
+        raw = estimate(self.mechanism, tally)  # type: ignore[arg-type]  # always PrivKV
+        shares = self._shares(tally)
+        published = raw.after(self.id, frequency=shares.frequency, mean=np.nan_to_num(shares.mean))
+        return Outcome(raw=raw, published=published)
+
+
+class PrivKvMle(PrivKvEm):
+    """PrivKV's reports through the exact likelihood of three states; no iteration."""
+
+    __slots__ = ()
+    id: ClassVar[str] = "privkv-mle"
+
+    def _shares(self, tally: Tally) -> SignedShares:
+        channel = _channel(self.mechanism)
+        return mle3(
+            tally.plus.astype(float),
+            tally.minus.astype(float),
+            tally.asked.astype(float),
+            a=float(channel.a),
+            p=float(channel.p),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnarySquareWave(OneRound):
+    """UE-SW: frequencies made consistent over keys and dummies, then a distribution for every key.
+
+    `likelihood` puts the fakes inside the EM's likelihood; without it they are subtracted from the
+    histogram first, as the paper does (with the corrected number of them). `smooth` is EMS.
+    """
+
+    likelihood: bool = True
+    smooth: bool = True
+    id: ClassVar[str] = "ue-sw"
+
+    def _finish(self, tally: Tally) -> Outcome:
+        mechanism = self.mechanism
+        assert isinstance(mechanism, UeSw)
+        d, l, n = mechanism.n_keys, mechanism.pairs_per_user, max(tally.n_reports, 1)
+        outputs = tally.cells["bins"].astype(float)
+        everything = _frequencies(mechanism, tally, tally.cells["bins"].sum(axis=1))
+        consistent = project(everything.frequency, l)[:d]
+        sampled = np.clip(consistent / l, 0.0, 1.0)
+        fake = fake_share(mechanism.channel, sampled)
+        heard = outputs[:d]
+        if not self.likelihood:
+            heard = subtract_fakes(heard, n * (1 - sampled) * float(mechanism.b))
+            fake = np.zeros(d)
+        shares = expectation_maximisation(mechanism.channel, heard, fake, smooth=self.smooth)
+        # A key that the projection holds for unused has no values to be distributed.
+        shares[consistent <= 0] = np.nan
+        distribution = Distribution(points=bin_points(mechanism.bins), shares=shares)
+        mean = distribution.mean()
+        raw = replace(
+            everything,
+            asked=everything.asked[:d],
+            frequency=everything.frequency[:d],
+            frequency_se=everything.frequency_se[:d],
+            signed=everything.frequency[:d] * np.nan_to_num(mean),
+            mean=mean,
+            mean_se=np.full(d, np.inf),
+        )
+        published = raw.after("project", frequency=consistent, mean=np.nan_to_num(mean))
+        return Outcome(raw=raw, published=published, distribution=distribution)
+
+
+def _channel(mechanism: Mechanism) -> Any:
+    assert isinstance(mechanism, SampledIndex)
+    return mechanism.channel
+
+
+def _frequencies(mechanism: Mechanism, tally: Tally, reported: Any) -> Estimates:
+    """Frequencies of whatever was reported by everybody; nothing about means."""
+    n, size = tally.n_reports, len(reported)
+    asked = np.full(size, n)
+    if n == 0:
+        frequency, error = np.zeros(size), np.full(size, np.inf)
+    else:
+        frequency = share(float(mechanism.a), float(mechanism.b), reported, n, mechanism.pairs_per_user)
+        error = np.sqrt(np.maximum(mechanism.variance(np.clip(frequency, 0, 1), n, n), 0))
+    unknown = np.full(size, np.nan)
+    return Estimates(
+        n_reports=n,
+        asked=asked,
+        frequency=frequency,
+        frequency_se=error,
+        signed=np.zeros(size),
+        mean=unknown,
+        mean_se=np.full(size, np.inf),
+    )

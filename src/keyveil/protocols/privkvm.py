@@ -1,0 +1,290 @@
+"""PrivKVM and its kin: ask again, so that non-holders speak for the mean found so far.
+
+Every round draws an index per user. Non-holders who say "held" answer for the mean of the round
+before, so a round maps it to th * before + (1 - th) * truth, th being the share of non-holders among
+those heard: the bias shrinks by th a round, slowly for rare keys.
+
+    privkvm           epsilon/2 for "held", all in round 1; epsilon/(2c) for the sign in each of c rounds.
+                      Round 1 with coins (default) spends less than epsilon, with `broadcast` exactly it.
+    privkvm-virtual   k such rounds, then c rounds predicted instead of asked
+    privkvm-plus      a round spends half of what is left, in equal parts, until the means settle
+
+The second needs a from the key's own budget; the third two corrections: what earlier rounds spent
+is all subtracted, and it stops at `max_rounds` or when the means move more than the round before,
+returning the means before that (the printed stop rule need never fire).
+
+[PrivKV] Ye, Hu, Meng, Zheng, IEEE S&P 2019, Algorithms 5 to 7 and Theorem 6.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyveil.domain import FULL_LEVEL, level_of
+from keyveil.errors import ProtocolError
+from keyveil.estimate import Estimates
+from keyveil.estimate.privkv import heard_mean, heard_mean_se, virtual_mean
+from keyveil.mechanisms import BroadcastIndex, Mechanism, SampledIndex
+from keyveil.mechanisms.base import check_size
+from keyveil.mechanisms.channel import share
+from keyveil.mechanisms.privkv import PrivKv
+from keyveil.numerics import exp_below, parse_epsilon
+from keyveil.protocols.base import Outcome, Round, check_answer, require_reports
+from keyveil.tally import Tally
+
+Floats = NDArray[np.float64]
+
+
+class Found(NamedTuple):
+    """What the rounds so far say: frequencies and their errors from round 1, means of the last rounds."""
+
+    n_reports: int
+    asked: NDArray[np.int64]
+    frequency: Floats
+    frequency_se: Floats
+    mean: Floats
+    mean_se: Floats
+    before: Floats
+    change: float
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivKvm:
+    """c real rounds.
+
+    >>> protocol = PrivKvm(epsilon=Fraction(1), n_keys=3, rounds=2)
+    >>> [stage.purpose for stage in protocol.stages()]
+    ['frequencies and first means', 'means, round 2 of 2']
+    """
+
+    epsilon: Fraction
+    n_keys: int
+    rounds: int = 3
+    broadcast: bool = False
+    id: ClassVar[str] = "privkvm"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", parse_epsilon(self.epsilon))
+        check_size(self.n_keys, 1)
+        if self.rounds < 1:
+            raise ProtocolError(f"expected at least one round, got {self.rounds}")
+
+    def start(self, campaign: str) -> Round:
+        """Round 1: frequencies, and means with coins (or +1) for non-holders."""
+        sign = self.epsilon / (2 * self.rounds)
+        mechanism: Mechanism
+        if self.broadcast:
+            levels = (FULL_LEVEL,) * self.n_keys
+            mechanism = BroadcastIndex.for_budgets(self.epsilon / 2, sign, levels=levels)
+        else:
+            mechanism = PrivKv.for_odds(exp_below(self.epsilon / 2), exp_below(sign), n_keys=self.n_keys)
+        return Round(
+            protocol=self.id,
+            campaign=campaign,
+            number=1,
+            purpose="frequencies and first means",
+            mechanism=mechanism,
+        )
+
+    def stages(self) -> tuple[Round, ...]:
+        """All rounds, later ones with means in the middle: with a known coin the loss is the same."""
+        first = self.start("stage")
+        return (
+            first,
+            *(self._later(first, r, np.zeros(self.n_keys), None) for r in range(2, self.rounds + 1)),
+        )
+
+    def next(self, round: Round, tally: Tally) -> Round | Outcome:
+        """The next round with the new means, or the outcome."""
+        check_answer(self, round, tally)
+        found = (
+            first_found(round, tally, self._start_mean()) if round.number == 1 else next_found(round, tally)
+        )
+        if round.number < self.rounds:
+            return self._later(round, round.number + 1, found.mean, found)
+        return self._finish(round, found)
+
+    def _start_mean(self) -> float:
+        return 1.0 if self.broadcast else 0.0
+
+    def _later(self, round: Round, number: int, mean: Floats, found: Found | None) -> Round:
+        sign = self.epsilon / (2 * self.rounds)
+        levels = tuple(level_of(float(m)) for m in mean)
+        return Round(
+            protocol=self.id,
+            campaign=round.campaign,
+            number=number,
+            purpose=f"means, round {number} of {self.rounds}",
+            mechanism=BroadcastIndex.for_budgets(Fraction(0), sign, levels=levels),
+            found=found,
+        )
+
+    def _finish(self, round: Round, found: Found) -> Outcome:
+        return outcome(found, round.number, self.id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivKvmVirtual(PrivKvm):
+    """k real rounds, then c virtual ones.
+
+    >>> len(PrivKvmVirtual(epsilon=1, n_keys=3).stages())
+    1
+    """
+
+    rounds: int = 1
+    virtual: int = 5
+    id: ClassVar[str] = "privkvm-virtual"
+
+    def __post_init__(self) -> None:
+        PrivKvm.__post_init__(self)
+        if self.virtual < 0:
+            raise ProtocolError(f"expected no fewer than 0 virtual rounds, got {self.virtual}")
+
+    def _finish(self, round: Round, found: Found) -> Outcome:
+        frequency = np.clip(found.frequency, 1 / np.maximum(found.asked, 1), 1.0)
+        a = float(round.mechanism.a)
+        mean = virtual_mean(found.mean, found.before, frequency, a, self.virtual)
+        return outcome(found._replace(mean=mean), round.number, self.id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivKvmPlus:
+    """Rounds that spend half of what is left, until the means settle.
+
+    `cost` is the paper's A0, the price of a round in mean change; `decay` its t.
+
+    >>> protocol = PrivKvmPlus(epsilon=2, n_keys=3)
+    >>> [float(budget) for budget in protocol.budgets()]
+    [1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125]
+    """
+
+    epsilon: Fraction
+    n_keys: int
+    cost: float = 0.2
+    decay: int = 2
+    max_rounds: int = 6
+    id: ClassVar[str] = "privkvm-plus"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", parse_epsilon(self.epsilon))
+        check_size(self.n_keys, 1)
+        if self.max_rounds < 1 or self.decay < 2:
+            raise ProtocolError(
+                f"expected a round or more and a decay of 2 or more, got {self.max_rounds} and {self.decay}"
+            )
+
+    def budgets(self) -> list[Fraction]:
+        """What each round spends; together less than epsilon."""
+        left, spent = self.epsilon, []
+        for _ in range(self.max_rounds):
+            spent.append(left / self.decay)
+            left -= spent[-1]
+        return spent
+
+    def start(self, campaign: str) -> Round:
+        """Round 1, non-holders answering for a mean of 1."""
+        return self._round(campaign, 1, np.ones(self.n_keys), None)
+
+    def stages(self) -> tuple[Round, ...]:
+        """As many rounds as there may be."""
+        means = np.zeros(self.n_keys)
+        return tuple(self._round("stage", number, means, None) for number in range(1, self.max_rounds + 1))
+
+    def next(self, round: Round, tally: Tally) -> Round | Outcome:
+        """Another round, unless the means settled, moved apart, or no round is left."""
+        check_answer(self, round, tally)
+        if round.number == 1:
+            found = first_found(round, tally, 1.0)
+        else:
+            found = next_found(round, tally)
+            if found.change > round.found.change:
+                kept = round.found._replace(
+                    notes=(
+                        *found.notes,
+                        f"round {round.number} moved the means apart; its means are not used",
+                    )
+                )
+                return outcome(kept, round.number, self.id)
+        if found.change <= self.cost or round.number == self.max_rounds:
+            return outcome(found, round.number, self.id)
+        return self._round(round.campaign, round.number + 1, found.mean, found)
+
+    def _round(self, campaign: str, number: int, mean: Floats, found: Found | None) -> Round:
+        half = self.budgets()[number - 1] / 2
+        levels = tuple(level_of(float(m)) for m in mean)
+        return Round(
+            protocol=self.id,
+            campaign=campaign,
+            number=number,
+            purpose=f"frequencies and means, round {number}",
+            mechanism=BroadcastIndex.for_budgets(half, half, levels=levels),
+            found=found,
+        )
+
+
+def first_found(round: Round, tally: Tally, start: float) -> Found:
+    """Frequencies and means of the first round."""
+    require_reports(round, tally)
+    mechanism = round.mechanism
+    asked = np.maximum(tally.asked, 1)
+    heard = tally.plus + tally.minus
+    frequency = np.where(tally.asked > 0, share(float(mechanism.a), float(mechanism.b), heard, asked), 0.0)
+    variance = mechanism.variance(np.clip(frequency, 0, 1), asked, max(tally.n_reports, 2))
+    before = np.full(mechanism.n_keys, start)
+    mean = heard_mean(tally.plus.astype(float), tally.minus.astype(float), _p(mechanism), before)
+    return Found(
+        n_reports=tally.n_reports,
+        asked=tally.asked,
+        frequency=frequency,
+        frequency_se=np.where(tally.asked > 0, np.sqrt(np.maximum(variance, 0)), np.inf),
+        mean=mean,
+        mean_se=heard_mean_se(mean, heard.astype(float), _p(mechanism)),
+        before=before,
+        change=float(np.mean(np.abs(mean - before))),
+        notes=(),
+    )
+
+
+def next_found(round: Round, tally: Tally) -> Found:
+    """The means of a later round; a round that nobody answered leaves those before it, and says so."""
+    found: Found = round.found
+    if tally.n_reports == 0:
+        note = f"round {round.number} had no reports; the means of round {round.number - 1} stand"
+        return found._replace(notes=(*found.notes, note), change=0.0)
+    p = _p(round.mechanism)
+    mean = heard_mean(tally.plus.astype(float), tally.minus.astype(float), p, found.mean)
+    heard = (tally.plus + tally.minus).astype(float)
+    return found._replace(
+        mean=mean,
+        mean_se=np.where(heard > 0, heard_mean_se(mean, heard, p), found.mean_se),
+        before=found.mean,
+        change=float(np.mean(np.abs(mean - found.mean))),
+    )
+
+
+def outcome(found: Found, rounds: int, step: str) -> Outcome:
+    """Raw frequencies, published ones cut to [0, 1]; the means are the protocol's, in both."""
+    raw = Estimates(
+        n_reports=found.n_reports,
+        asked=found.asked,
+        frequency=found.frequency,
+        frequency_se=found.frequency_se,
+        signed=found.frequency * found.mean,
+        mean=found.mean,
+        mean_se=found.mean_se,
+    )
+    published = raw.after(step, frequency=np.clip(found.frequency, 0.0, 1.0), mean=found.mean)
+    return Outcome(raw=raw, published=published, notes=found.notes, rounds=rounds)
+
+
+def _p(mechanism: Mechanism) -> float:
+    if isinstance(mechanism, BroadcastIndex):
+        return float(mechanism.p)
+    assert isinstance(mechanism, SampledIndex)
+    return float(mechanism.channel.p)

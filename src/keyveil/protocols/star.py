@@ -1,0 +1,167 @@
+"""PrivKVM*: values as marked boundaries, first about all keys, then again about the frequent ones.
+
+Two rounds for everybody, half of the budget each. The first asks about all keys; those whose
+frequency exceeds `threshold` are heavy hitters and are asked about again, with the first round's
+users spread over far fewer keys. The two rounds' frequencies of a heavy hitter are combined with
+inverse variances; its distribution is the second round's. All other keys share one average
+distribution, because each had too few reports.
+
+Boundaries are debiased in one step (spoken for = held and kept, held and lied, or fake) and projected
+to a distribution. The description leaves open how the budget is split over the phases (`share`) and
+what makes a key heavy (`threshold`, a frequency; by default five standard errors above 0).
+
+[PrivKVM*] Ye, Hu, Meng et al., IEEE TDSC 2021, as described in [UE-SW] section 3.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyveil.errors import ProtocolError
+from keyveil.estimate import Distribution, Estimates, project
+from keyveil.mechanisms import IndexedBoundary, Mechanism
+from keyveil.mechanisms.base import check_size
+from keyveil.mechanisms.channel import share
+from keyveil.mechanisms.privkvm_star import BINS
+from keyveil.numerics import parse_epsilon
+from keyveil.protocols.base import Outcome, Round, check_answer, require_reports
+from keyveil.tally import Tally
+
+Floats = NDArray[np.float64]
+
+
+class Phase(NamedTuple):
+    """What one phase says of the keys it asked about."""
+
+    n_reports: int
+    asked: NDArray[np.int64]
+    frequency: Floats
+    frequency_se: Floats
+    shares: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivKvmStar:
+    """All keys, then the heavy hitters.
+
+    >>> [stage.purpose for stage in PrivKvmStar(epsilon=1, n_keys=10).stages()]
+    ['all keys', 'heavy hitters']
+    """
+
+    epsilon: Fraction
+    n_keys: int
+    bins: int = BINS
+    share: str = "0.5"
+    threshold: float | None = None
+    id: ClassVar[str] = "privkvm-star"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", parse_epsilon(self.epsilon))
+        check_size(self.n_keys, 1)
+        if not 0 < Fraction(str(self.share)) < 1:
+            raise ProtocolError(f"the first phase's share of the budget must be in (0, 1), got {self.share}")
+        self.start("stage")
+
+    def start(self, campaign: str) -> Round:
+        """All keys."""
+        budget = self.epsilon * Fraction(str(self.share))
+        return Round(
+            protocol=self.id,
+            campaign=campaign,
+            number=1,
+            purpose="all keys",
+            mechanism=IndexedBoundary.for_epsilon(budget, n_keys=self.n_keys, bins=self.bins),
+        )
+
+    def stages(self) -> tuple[Round, ...]:
+        """Both phases, all keys standing in for the heavy ones."""
+        first = self.start("stage")
+        return first, self._second(first, tuple(range(self.n_keys)), None)
+
+    def next(self, round: Round, tally: Tally) -> Round | Outcome:
+        """The heavy hitters, or the outcome."""
+        check_answer(self, round, tally)
+        if round.number == 1:
+            require_reports(round, tally)
+            found = phase(round.mechanism, tally)
+            limit = 5 * found.frequency_se if self.threshold is None else self.threshold
+            heavy = np.flatnonzero(found.frequency > limit)
+            if heavy.size == 0:
+                return self._finish(found, None, (), ("no key is heavy; the second phase was left out",), 1)
+            return self._second(round, tuple(heavy.tolist()), found)
+        if tally.n_reports == 0:
+            note = "the second phase had no reports; the first phase stands"
+            return self._finish(round.found, None, (), (note,), 2)
+        return self._finish(round.found, phase(round.mechanism, tally), round.keys or (), (), 2)
+
+    def _second(self, round: Round, keys: tuple[int, ...], found: Phase | None) -> Round:
+        budget = self.epsilon * (1 - Fraction(str(self.share)))
+        return Round(
+            protocol=self.id,
+            campaign=round.campaign,
+            number=2,
+            purpose="heavy hitters",
+            mechanism=IndexedBoundary.for_epsilon(budget, n_keys=len(keys), bins=self.bins),
+            keys=keys,
+            found=found,
+        )
+
+    def _finish(
+        self, first: Phase, second: Phase | None, keys: tuple[int, ...], notes: tuple[str, ...], rounds: int
+    ) -> Outcome:
+        heavy = np.zeros(self.n_keys, dtype=bool)
+        heavy[list(keys)] = True
+        frequency, error = first.frequency.copy(), first.frequency_se.copy()
+        shares, asked = first.shares.copy(), first.asked.copy()
+        if second is not None:
+            one, two = first.frequency_se[heavy] ** -2, second.frequency_se**-2
+            frequency[heavy] = (one * first.frequency[heavy] + two * second.frequency) / (one + two)
+            error[heavy] = (one + two) ** -0.5
+            shares[heavy], asked[heavy] = second.shares, asked[heavy] + second.asked
+        held = np.maximum(frequency, 0.0)
+        if not heavy.all() and second is not None:
+            known = ~heavy & np.isfinite(shares.sum(axis=1))
+            weight = held[known] if held[known].sum() > 0 else np.ones(int(known.sum()))
+            if known.any():
+                shares[~heavy] = weight @ shares[known] / weight.sum()
+        distribution = Distribution(points=np.linspace(-1, 1, self.bins), shares=shares)
+        mean = distribution.mean()
+        raw = Estimates(
+            n_reports=first.n_reports,
+            asked=asked,
+            frequency=frequency,
+            frequency_se=error,
+            signed=frequency * np.nan_to_num(mean),
+            mean=mean,
+            mean_se=np.full(self.n_keys, np.inf),
+        )
+        published = raw.after(self.id, frequency=np.clip(frequency, 0, 1), mean=np.nan_to_num(mean))
+        return Outcome(raw=raw, published=published, distribution=distribution, notes=notes, rounds=rounds)
+
+
+def phase(mechanism: Mechanism, tally: Tally) -> Phase:
+    """Frequencies, and boundary distributions debiased and projected; NaN where a key seems unused."""
+    assert isinstance(mechanism, IndexedBoundary)
+    channel, bins = mechanism.channel, tally.cells["bins"]
+    asked = np.maximum(tally.asked, 1)
+    a, b = float(channel.a), float(channel.b)
+    frequency = np.where(tally.asked > 0, share(a, b, bins.sum(axis=1), asked), 0.0)
+    variance = mechanism.variance(np.clip(frequency, 0, 1), asked, max(tally.n_reports, 2))
+    held = np.clip(frequency, 1 / asked, 1.0)
+    near, far, fake = (words / channel.words for words in (channel.near, channel.far, channel.fake))
+    spoken = bins / asked[:, None] - ((1 - held) * fake)[:, None]
+    raw = (spoken / held[:, None] - far) / (near - far)
+    shares = np.stack([project(row, 1.0) for row in raw])
+    shares[frequency <= 0] = np.nan
+    return Phase(
+        n_reports=tally.n_reports,
+        asked=tally.asked,
+        frequency=frequency,
+        frequency_se=np.where(tally.asked > 0, np.sqrt(np.maximum(variance, 0)), np.inf),
+        shares=shares,
+    )
