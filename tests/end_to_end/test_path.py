@@ -10,7 +10,6 @@ import pytest
 from keyveil import Campaign
 from keyveil.client import Reporter
 from keyveil.errors import CampaignError, KeyveilError, Refusal, ReportRejected, TallyError
-from keyveil.mechanisms import REGISTRY
 from keyveil.simulate.apps import APPS, app_minutes
 
 TOML = """
@@ -29,7 +28,7 @@ def load(tmp_path, text):
     return Campaign.load(path)
 
 
-@pytest.mark.parametrize("mechanism", REGISTRY)
+@pytest.mark.parametrize("mechanism", ["privkv", "kvue", "pckv-ue", "pckv-grr", "ks-ue"])
 def test_the_truth_comes_back_within_its_intervals(tmp_path, mechanism):
     campaign = load(tmp_path, TOML.format(mechanism=mechanism))
     reporter = Reporter(campaign)

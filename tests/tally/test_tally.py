@@ -9,7 +9,7 @@ from keyveil.tally import Tally, count
 
 counts = st.lists(st.integers(0, 2**40), min_size=3, max_size=3)
 tallies = st.builds(
-    Tally, question=st.just("q"), n_reports=st.integers(0, 2**40), plus=counts, minus=counts, asked=counts
+    Tally.of, question=st.just("q"), n_reports=st.integers(0, 2**40), plus=counts, minus=counts, asked=counts
 )
 
 
@@ -44,15 +44,19 @@ def test_tallies_are_read_only_copies():
         tally.plus[0] = 5
 
 
-def test_columns_of_different_lengths_are_refused():
-    with pytest.raises(TallyError, match="the same keys"):
-        Tally.of(question="q", n_reports=1, plus=[1, 2], minus=[0], asked=[1])
+def test_tallies_of_different_cells_do_not_merge():
+    one = Tally.of(question="q", n_reports=1, support=[1, 2])
+    with pytest.raises(TallyError, match="different cells"):
+        one + Tally.of(question="q", n_reports=1, support=[1, 2, 3])
+    with pytest.raises(TallyError, match="different cells"):
+        one + Tally.of(question="q", n_reports=1, bins=[1, 2])
 
 
 @pytest.mark.parametrize("name", REGISTRY)
 def test_nothing_counts_to_zero(name):
     empty = count(build(name, 1, n_keys=6), [], question="q")
-    assert empty.n_reports == empty.plus.sum() == empty.minus.sum() == empty.asked.sum() == 0
+    assert empty.n_reports == 0
+    assert all(counts.sum() == 0 for counts in empty.cells.values())
 
 
 @pytest.mark.parametrize(

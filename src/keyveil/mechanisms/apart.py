@@ -16,7 +16,7 @@ The loss is the product of both: sampling is not used to amplify.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -103,20 +103,22 @@ class Apart:
     def probability(self, answer: Sequence[int], record: Record) -> Fraction:
         """Given the sampled pair, key and sign are independent."""
         key, sign = self._split(answer)
+        return self._mix(record, sign, lambda symbol: self.oracle.probability(key, symbol))
+
+    def lift(self, answer: Sequence[int], record: Record) -> Fraction:
+        """The oracle's lift times the sign's chance, mixed."""
+        key, sign = self._split(answer)
+        return self._mix(record, sign, lambda symbol: self.oracle.lift(key, symbol))
+
+    def _mix(self, record: Record, sign: int, of_key: Callable[[int], Fraction]) -> Fraction:
         held, dummy = sampling_law(record, self.pairs_per_user, self.word_bits)
         slots = [(pair.code, pair.level, chance) for pair, chance in held] + [
             (self.n_keys, HALF_LEVEL, dummy)
         ]
         return sum(
-            (
-                chance * self.oracle.probability(key, symbol) * self.sign.row(level)[sign > 0]
-                for symbol, level, chance in slots
-                if chance
-            ),
+            (c * of_key(symbol) * self.sign.row(level)[sign > 0] for symbol, level, c in slots if c),
             Fraction(0),
         )
-
-    lift = probability
 
     # --- the client's side ---
 

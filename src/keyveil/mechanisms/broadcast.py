@@ -24,7 +24,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from keyveil.domain import HALF_LEVEL, Record, pick, round_to_sign, rounding_law, words_for
-from keyveil.errors import DomainError
+from keyveil.errors import DomainError, MechanismError
 from keyveil.mechanisms.base import Allocation, Tick, Witness, check_size, choose
 from keyveil.mechanisms.channel import Exactness, Number, drawing_variance, share_variance
 from keyveil.numerics import WORD_BITS, ceil_div, exp_below, parse_epsilon
@@ -55,6 +55,10 @@ class BroadcastIndex:
         check_size(self.n_keys, 1)
         if len(self.levels) != self.n_keys:
             raise DomainError(f"expected a mean for each of {self.n_keys} keys, got {len(self.levels)}")
+        if 2 * self.held_keep <= self.held:
+            raise MechanismError(
+                f"{self.word_bits}-bit words keep no more signs than they flip; raise epsilon"
+            )
 
     @classmethod
     def for_epsilon(

@@ -144,6 +144,9 @@ class Oracle(Protocol):
     def answers(self) -> Iterator[Answer]:
         """Every possible answer."""
 
+    def lift(self, answer: Answer, symbol: int) -> Fraction:
+        """Pr[answer | symbol] up to a factor that depends on the answer alone; cheap for any alphabet."""
+
     def probability(self, answer: Answer, symbol: int) -> Fraction:
         """Pr[answer | symbol]."""
 
@@ -212,6 +215,8 @@ class Response:
     def probability(self, answer: int, symbol: int) -> Fraction:
         """Keep or lie."""
         return self.a if answer == symbol else self.b
+
+    lift = probability
 
     def perturb(self, symbol: int, words: Sequence[int]) -> int:
         """The symbol, or a lie that skips it."""
@@ -288,10 +293,12 @@ class Bits:
 
     def probability(self, answer: Sequence[int], symbol: int) -> Fraction:
         """A product over the bits."""
-        chances = (self.a if place == symbol else self.b for place in range(self.n_symbols))
-        return math.prod(
-            (c if bit else 1 - c for bit, c in zip(answer, chances, strict=True)), start=Fraction(1)
-        )
+        noise = math.prod((self.b if bit else 1 - self.b for bit in answer), start=Fraction(1))
+        return self.lift(answer, symbol) * noise
+
+    def lift(self, answer: Sequence[int], symbol: int) -> Fraction:
+        """Relative to pure noise, only the own bit matters."""
+        return self.a / self.b if answer[symbol] else (1 - self.a) / (1 - self.b)
 
     def perturb(self, symbol: int, words: Sequence[int]) -> tuple[int, ...]:
         """Every bit by its own word."""
@@ -372,6 +379,11 @@ class Hashed:
         drawn = Fraction(words_for(cohort, self.cohorts, self.word_bits), 1 << self.word_bits)
         return drawn * self.response.probability(bucket, bucket_of(cohort, symbol, self.buckets))
 
+    def lift(self, answer: int, symbol: int) -> Fraction:
+        """Given the cohort."""
+        cohort, bucket = divmod(answer, self.buckets)
+        return self.response.probability(bucket, bucket_of(cohort, symbol, self.buckets))
+
     def perturb(self, symbol: int, words: Sequence[int]) -> int:
         """Cohort * buckets + noisy bucket."""
         choice, word = words
@@ -397,7 +409,7 @@ def bucket_of(cohort: int, symbol: int, buckets: int) -> int:
     """The public hash of a symbol: splitmix64 of cohort and symbol, scaled to the buckets.
 
     >>> [bucket_of(7, symbol, 3) for symbol in range(6)]
-    [1, 0, 1, 0, 1, 1]
+    [0, 1, 0, 2, 2, 1]
     """
     mixed = _mix(_mix(cohort + 1) ^ (symbol + 1))
     return ((mixed >> 32) * buckets) >> 32
@@ -472,7 +484,10 @@ class EncodedOracle:
         law = self.encoder.law(record, self.word_bits)
         return sum((c * self.oracle.probability(answer, s) for s, c in law.items() if c), Fraction(0))
 
-    lift = probability
+    def lift(self, answer: Answer, record: Record) -> Fraction:
+        """The oracle's, mixed."""
+        law = self.encoder.law(record, self.word_bits)
+        return sum((c * self.oracle.lift(answer, s) for s, c in law.items() if c), Fraction(0))
 
     # --- the client's side ---
 

@@ -15,7 +15,7 @@ def supports(table: Counts, n_symbols: int) -> Counts:
     """Supports per symbol, from counts of (cohort, bucket); only cohorts that occur are hashed.
 
     >>> supports(np.array([[1, 0], [0, 2]]), n_symbols=4).tolist()
-    [0, 0, 2, 2]
+    [2, 2, 2, 2]
     """
     cohorts = np.flatnonzero(table.any(axis=1))
     total = np.zeros(n_symbols, dtype=np.int64)
