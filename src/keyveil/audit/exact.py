@@ -67,6 +67,8 @@ def enumerate_loss(mechanism: Mechanism) -> Certificate:
         chances = [mechanism.probability(answer, record) for record in records]
         high = max(range(len(records)), key=chances.__getitem__)
         low = min(range(len(records)), key=chances.__getitem__)
+        if chances[high] == 0:
+            continue  # nobody ever sends it
         if chances[low] == 0:
             raise AssertionError(f"{type(mechanism).__name__}: an answer is impossible for one record")
         ratio = chances[high] / chances[low]

@@ -79,7 +79,7 @@ def _over_pairs(protocol: Rounds, rounds: list[Round]) -> Fraction:
     pairs = range(len(records))
     return max(
         math.prod(
-            (max(x / y for x, y in zip(table[one], table[other], strict=True)) for table in tables),
+            (max(x / y for x, y in zip(table[one], table[other], strict=True) if x) for table in tables),
             start=Fraction(1),
         )
         for tables in met

@@ -18,6 +18,7 @@ returning the means before that (the printed stop rule need never fire).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, NamedTuple
@@ -200,7 +201,8 @@ class PrivKvmPlus:
         """Another round, unless the means settled, moved apart, or no round is left."""
         check_answer(self, round, tally)
         if round.number == 1:
-            found = first_found(round, tally, 1.0)
+            # How far the means are from where they started says nothing about whether they settled.
+            found = first_found(round, tally, 1.0)._replace(change=math.inf)
         else:
             found = next_found(round, tally)
             if found.change > round.found.change:
