@@ -30,6 +30,8 @@ imports: $(VENV)/.dev
 
 bench: $(VENV)/.dev            ## speed and theory against measurement; DATA=folder adds the real data sets
 	$(BIN)/python bench/theory.py
+	$(BIN)/python bench/em_table.py
+	$(BIN)/python bench/distributions.py
 	$(BIN)/python bench/speed.py $(if $(DATA),--data $(DATA))
 
 mutants: $(VENV)/.dev          ## plant faults one at a time; the tests must catch each

@@ -37,7 +37,8 @@ def test_help_answers_at_once():
 
 
 def test_mechanisms_are_listed():
-    assert all(name in keyveil("mechanisms").stdout for name in METHODS)
+    table = keyveil("mechanisms").stdout
+    assert all(name in table for name in METHODS)
     assert [row["mechanism"] for row in json.loads(keyveil("mechanisms", "--json").stdout)] == list(METHODS)
 
 

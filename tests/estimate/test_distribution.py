@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +14,7 @@ from keyveil.estimate import (
     subtract_fakes,
     wasserstein,
 )
-from keyveil.estimate.distribution import _gather, _spread
+from keyveil.estimate.distribution import KEYS_AT_ONCE, _gather, _spread
 from keyveil.mechanisms import Window, build
 from keyveil.mechanisms.channel import share
 from keyveil.protocols import build_protocol
@@ -155,3 +157,22 @@ def test_only_the_keys_asked_about_get_a_distribution():
 def test_one_bin_is_refused(bins):
     with pytest.raises(MechanismError, match="bins must be at least 2"):
         build("ue-sw", 1, n_keys=3, bins=bins)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("bins", "only"), [(64, ()), (1024, tuple(range(20)))])
+def test_thousands_of_keys_fit_the_stated_memory(bins, only):
+    d, l = 5850, 2
+    people = synthetic(users=105_508, keys=d, pairs_per_user=l, seed=1)
+    protocol = build_protocol("ue-sw", 4, n_keys=d, pairs_per_user=l, bins=bins, only=only)
+    first = protocol.start("c")
+    tally = draw_tally(first.mechanism, people, insecure_generator(1), question=first.question)
+    n_out = first.mechanism.channel.window.n_out
+    tracemalloc.start()
+    outcome = protocol.next(first, tally)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    stated = 24 * (d + l) * n_out + 24 * d * bins + 48 * KEYS_AT_ONCE * n_out
+    print(f"\n{bins} bins: peak {peak / 1e6:.0f} MB, stated {stated / 1e6:.0f} MB")
+    assert peak < stated
+    assert outcome.distribution.shares.shape == (d, bins)

@@ -146,8 +146,10 @@ class UnarySquareWave(OneRound):
 
     `likelihood` puts the fakes inside the EM's likelihood; without it they are subtracted from the
     histogram first, as the paper does (with the corrected number of them). `smooth` is EMS. With
-    `only` distributions and means are computed for those keys alone. Memory: 8 (d + l) n_out bytes
-    for the tally, three times that while it is read, and what `estimate.distribution` states.
+    `only` distributions and means are computed for those keys alone.
+
+    Memory, in bytes: 8 (d + l) n_out for the tally; while it is read, no more than
+    24 (d + l) n_out + 24 d bins + 48 KEYS_AT_ONCE n_out on top.
     """
 
     likelihood: bool = True
