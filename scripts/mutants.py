@@ -83,7 +83,7 @@ FAULTS = (
     Fault(
         "the sampling term left out of the variance, as in the papers",
         "mechanisms/channel.py",
-        "(noise + owners + frequency * (l - 1)) / asked",
+        "(noise + owners + true_share * (l - 1)) / asked",
         "(noise + owners) / asked",
     ),
     Fault(

@@ -139,6 +139,8 @@ def test_a_later_round_without_reports_leaves_the_one_before_and_says_so(name, w
         ("ks-grr", {"shares": ("0.5", "0.5")}, "expected 3 group shares, got 2"),
         ("ks-grr", {"top": 0}, "top and largest_size must be at least 1"),
         ("privkvm-star", {"bins": 1}, "bins must be at least 2"),
+        ("privkvm-star", {"bins": 1, "oracle": "oue"}, "bins must be at least 2"),
+        ("privkvm-star", {"oracle": "olh"}, 'oracle must be one of grr, oue, got "olh"'),
         ("privkvm-star", {"share": "1"}, r"must be in \(0, 1\)"),
         ("ue-sw", {"bins": 1}, "bins must be at least 2"),
         ("privkvm", {"roundz": 3}, "no such option: 'roundz'"),
@@ -267,7 +269,8 @@ def test_ks_grr_without_a_size_group_keeps_the_length_asked_for():
 
 
 @pytest.mark.statistical
-def test_star_recovers_frequencies_means_and_boundaries():
+@pytest.mark.parametrize("oracle", ["grr", "oue"])
+def test_star_recovers_frequencies_means_and_boundaries(oracle):
     people = Population.from_pairs(
         np.arange(160_000),
         np.zeros(160_000, dtype=np.int64),
@@ -275,7 +278,9 @@ def test_star_recovers_frequencies_means_and_boundaries():
         n_users=400_000,
         names=["k", "unused"],
     )
-    outcome = play(build_protocol("privkvm-star", 4, n_keys=2, bins=9), people, insecure_generator(3))
+    outcome = play(
+        build_protocol("privkvm-star", 4, n_keys=2, bins=9, oracle=oracle), people, insecure_generator(3)
+    )
     assert outcome.raw.frequency[0] == pytest.approx(0.4, abs=Z * outcome.raw.frequency_se[0])
     assert outcome.raw.mean[0] == pytest.approx(0.3, abs=0.05)
     assert outcome.distribution.shares[0].sum() == pytest.approx(1)

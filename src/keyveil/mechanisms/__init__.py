@@ -2,13 +2,14 @@
 
 Two channels say what a report tells about one key: `channel` (a sign) and `value_channel` (a number
 on a grid). `unary`, `response` and `indexed` are the shapes of a signed report; `pckv_ue`, `ks_ue`,
-`pckv_grr`, `privkv` and `kvue` are calibrations of them. `ue_sw` and `privkvm_star` report values,
-`broadcast` is a later round of PrivKVM, `oracles` ask about keys alone, `apart` holds the baselines
-that perturb keys and values apart, `values` the value mechanisms without keys.
+`pckv_grr`, `privkv` and `kvue` are calibrations of them. `ue_sw`, `privkvm_star` and `boundary_bits`
+report values, `broadcast` is a later round of PrivKVM, `oracles` ask about keys alone, `apart` holds
+the baselines that perturb keys and values apart, `values` the value mechanisms without keys.
 """
 
 from keyveil.mechanisms.apart import Apart
 from keyveil.mechanisms.base import Allocation, Answer, Calibrated, KeyValueMechanism, Mechanism, Witness
+from keyveil.mechanisms.boundary_bits import IndexedBoundaryBits
 from keyveil.mechanisms.broadcast import BroadcastIndex
 from keyveil.mechanisms.channel import Channel, Exactness, Number
 from keyveil.mechanisms.indexed import SampledIndex
@@ -37,6 +38,7 @@ __all__ = [
     "Harmony",
     "Hashed",
     "IndexedBoundary",
+    "IndexedBoundaryBits",
     "KeyValueMechanism",
     "Mechanism",
     "Number",

@@ -8,8 +8,8 @@ of the round's, as the paper adds them; with uniform fakes the true loss is smal
 one that is printed.
 
 The text leaves open how fakes are drawn ("the current means of all bins"), which oracle tells the
-boundary ("for example GRR") and how many bins there are; here: uniformly, randomized response,
-`bins` = 8. The second phase is `protocols.star`.
+boundary ("for example GRR") and how many bins there are; here: uniformly, randomized response (with
+bits: `boundary_bits`), `bins` = 8. The second phase is `protocols.star`.
 
 Words: index, boundary, response.
 

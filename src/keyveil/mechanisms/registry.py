@@ -14,6 +14,7 @@ from typing import Any
 from keyveil.errors import MechanismError
 from keyveil.mechanisms.apart import KrrHarmony, OueHarmony, RapporHarmony
 from keyveil.mechanisms.base import Allocation, Calibrated, Mechanism
+from keyveil.mechanisms.boundary_bits import IndexedBoundaryBits
 from keyveil.mechanisms.broadcast import BroadcastIndex
 from keyveil.mechanisms.ks_ue import KsUe
 from keyveil.mechanisms.kvue import KvUe
@@ -29,6 +30,7 @@ _CLASSES: tuple[type[Calibrated], ...] = (
     PrivKv,
     BroadcastIndex,
     IndexedBoundary,
+    IndexedBoundaryBits,
     KvUe,
     PckvUe,
     PckvGrr,

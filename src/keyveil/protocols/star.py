@@ -8,7 +8,8 @@ distribution, because each had too few reports.
 
 Boundaries are debiased in one step (spoken for = held and kept, held and lied, or fake) and projected
 to a distribution. The description leaves open how the budget is split over the phases (`share`) and
-what makes a key heavy (`threshold`, a frequency; by default five standard errors above 0).
+what makes a key heavy (`threshold`, a frequency; by default five standard errors above 0); `oracle`
+tells boundaries by randomized response (`grr`) or by bits (`oue`).
 
 [PrivKVM*] Ye, Hu, Meng et al., IEEE TDSC 2021, as described in [UE-SW] section 3.2.
 """
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 
 from keyveil.errors import ProtocolError
 from keyveil.estimate import Distribution, Estimates, project
-from keyveil.mechanisms import IndexedBoundary, Mechanism
+from keyveil.mechanisms import Calibrated, IndexedBoundary, IndexedBoundaryBits, Mechanism
 from keyveil.mechanisms.base import check_size
 from keyveil.mechanisms.channel import share
 from keyveil.mechanisms.privkvm_star import BINS
@@ -33,6 +34,9 @@ from keyveil.protocols.base import Outcome, Round, check_answer, require_reports
 from keyveil.tally import Tally
 
 Floats = NDArray[np.float64]
+
+# How a boundary is told: by randomized response, or by one optimised bit each.
+ORACLES: dict[str, type[Calibrated]] = {"grr": IndexedBoundary, "oue": IndexedBoundaryBits}
 
 
 class Phase(NamedTuple):
@@ -56,6 +60,7 @@ class PrivKvmStar:
     epsilon: Fraction
     n_keys: int
     bins: int = BINS
+    oracle: str = "grr"
     share: str = "0.5"
     threshold: float | None = None
     id: ClassVar[str] = "privkvm-star"
@@ -65,6 +70,8 @@ class PrivKvmStar:
         check_size(self.n_keys, 1)
         if not 0 < Fraction(str(self.share)) < 1:
             raise ProtocolError(f"the first phase's share of the budget must be in (0, 1), got {self.share}")
+        if self.oracle not in ORACLES:
+            raise ProtocolError(f'oracle must be one of {", ".join(ORACLES)}, got "{self.oracle}"')
         self.start("stage")
 
     def start(self, campaign: str) -> Round:
@@ -75,7 +82,7 @@ class PrivKvmStar:
             campaign=campaign,
             number=1,
             purpose="all keys",
-            mechanism=IndexedBoundary.for_epsilon(budget, n_keys=self.n_keys, bins=self.bins),
+            mechanism=ORACLES[self.oracle].for_epsilon(budget, n_keys=self.n_keys, bins=self.bins),
         )
 
     def stages(self) -> tuple[Round, ...]:
@@ -106,7 +113,7 @@ class PrivKvmStar:
             campaign=round.campaign,
             number=2,
             purpose="heavy hitters",
-            mechanism=IndexedBoundary.for_epsilon(budget, n_keys=len(keys), bins=self.bins),
+            mechanism=ORACLES[self.oracle].for_epsilon(budget, n_keys=len(keys), bins=self.bins),
             keys=keys,
             found=found,
         )
@@ -146,16 +153,15 @@ class PrivKvmStar:
 
 def phase(mechanism: Mechanism, tally: Tally) -> Phase:
     """Frequencies, and boundary distributions debiased and projected; NaN where a key seems unused."""
-    assert isinstance(mechanism, IndexedBoundary)
-    channel, bins = mechanism.channel, tally.cells["bins"]
     asked = np.maximum(tally.asked, 1)
-    a, b = float(channel.a), float(channel.b)
-    frequency = np.where(tally.asked > 0, share(a, b, bins.sum(axis=1), asked), 0.0)
+    a, b = float(mechanism.a), float(mechanism.b)
+    heard = (
+        tally.cells["held"] if isinstance(mechanism, IndexedBoundaryBits) else tally.cells["bins"].sum(axis=1)
+    )
+    frequency = np.where(tally.asked > 0, share(a, b, heard, asked), 0.0)
     variance = mechanism.variance(np.clip(frequency, 0, 1), asked, max(tally.n_reports, 2))
-    held = np.clip(frequency, 1 / asked, 1.0)
-    near, far, fake = (words / channel.words for words in (channel.near, channel.far, channel.fake))
-    spoken = bins / asked[:, None] - ((1 - held) * fake)[:, None]
-    raw = (spoken / held[:, None] - far) / (near - far)
+    holders = np.clip(frequency, 1 / asked, 1.0)
+    raw = boundary_shares(mechanism, tally, asked, holders)
     shares = np.stack([project(row, 1.0) for row in raw])
     shares[frequency <= 0] = np.nan
     return Phase(
@@ -165,3 +171,19 @@ def phase(mechanism: Mechanism, tally: Tally) -> Phase:
         frequency_se=np.where(tally.asked > 0, np.sqrt(np.maximum(variance, 0)), np.inf),
         shares=shares,
     )
+
+
+def boundary_shares(mechanism: Mechanism, tally: Tally, asked: Floats, holders: Floats) -> Floats:
+    """Shares of the boundaries among holders, unbiased given their frequency; may be negative."""
+    if isinstance(mechanism, IndexedBoundaryBits):
+        own, other, bins = float(mechanism.bits.a), float(mechanism.bits.b), mechanism.bins
+        a, b = float(mechanism.a), float(mechanism.b)
+        told = (tally.cells["bits"] - other * tally.cells["held"][:, None]) / (own - other)
+        fakes = (1 - holders) * b / bins
+        spoken: Floats = (told / asked[:, None] - fakes[:, None]) / (holders * a)[:, None]
+        return spoken
+    assert isinstance(mechanism, IndexedBoundary)
+    channel = mechanism.channel
+    near, far, fake = (words / channel.words for words in (channel.near, channel.far, channel.fake))
+    said = tally.cells["bins"] / asked[:, None] - ((1 - holders) * fake)[:, None]
+    return (said / holders[:, None] - far) / (near - far)

@@ -28,6 +28,7 @@ from keyveil.mechanisms import (
     Channel,
     EncodedOracle,
     IndexedBoundary,
+    IndexedBoundaryBits,
     Mechanism,
     OwnKey,
     Response,
@@ -137,14 +138,32 @@ def _(mechanism: UeSw, population: Population, rng: np.random.Generator) -> Cell
 @draw_counts.register
 def _(mechanism: IndexedBoundary, population: Population, rng: np.random.Generator) -> Cells:
     asked = _ask(population, rng)
-    exact = (asked.values + 1) / 2 * (mechanism.bins - 1)
-    below = np.floor(exact)
-    bins = (below + (rng.random(exact.size) < exact - below)).astype(np.int64)
+    bins = _boundaries(asked.values, mechanism.bins, rng)
     rest = asked.times - np.bincount(asked.codes, minlength=mechanism.n_keys)
     return {
         "bins": _through_value_channel(mechanism.channel, asked.codes, bins, rest, rng),
         "asked": asked.times,
     }
+
+
+@draw_counts.register
+def _(mechanism: IndexedBoundaryBits, population: Population, rng: np.random.Generator) -> Cells:
+    d, bins, asked = mechanism.n_keys, mechanism.bins, _ask(population, rng)
+    places = asked.codes * bins + _boundaries(asked.values, bins, rng)
+    own = np.bincount(places, minlength=d * bins).reshape(d, bins)
+    fakes = rng.binomial(asked.times - own.sum(axis=1), float(mechanism.b))
+    told = rng.binomial(own, float(mechanism.a)) + _spread(rng, fakes, bins)
+    held = told.sum(axis=1)
+    shown = rng.binomial(told, float(mechanism.bits.a))
+    shown += rng.binomial(held[:, None] - told, float(mechanism.bits.b))
+    return {"asked": asked.times, "held": held, "bits": shown}
+
+
+def _boundaries(values: Floats, bins: int, rng: np.random.Generator) -> Ints:
+    """Every value at one of its two neighbouring boundaries."""
+    exact = (values + 1) / 2 * (bins - 1)
+    below = np.floor(exact)
+    return (below + (rng.random(exact.size) < exact - below)).astype(np.int64)
 
 
 # --- keys alone, and keys apart from values ---

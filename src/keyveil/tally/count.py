@@ -16,6 +16,7 @@ from keyveil.mechanisms import (
     EncodedOracle,
     Hashed,
     IndexedBoundary,
+    IndexedBoundaryBits,
     Mechanism,
     Response,
     SampledIndex,
@@ -91,6 +92,20 @@ def _(mechanism: BroadcastIndex, payloads: Sequence[bytes]) -> Cells:
 def _(mechanism: IndexedBoundary, payloads: Sequence[bytes]) -> Cells:
     cells = _histogram(mechanism.layout, payloads).reshape(-1, mechanism.bins + 1)
     return {"bins": cells[:, ABSENT + 1 :], "asked": cells.sum(axis=1)}
+
+
+@count_answers.register
+def _(mechanism: IndexedBoundaryBits, payloads: Sequence[bytes]) -> Cells:
+    d, bins = mechanism.n_keys, mechanism.bins
+    index, symbol = np.divmod(_symbols(mechanism.layout, payloads), (1 << bins) + 1)
+    said = symbol > 0
+    keys, shown = index[said], symbol[said] - 1
+    bits = [np.bincount(keys[(shown >> place) & 1 == 1], minlength=d) for place in range(bins)]
+    return {
+        "asked": np.bincount(index, minlength=d),
+        "held": np.bincount(keys, minlength=d),
+        "bits": np.stack(bits, axis=1),
+    }
 
 
 @count_answers.register
@@ -171,9 +186,14 @@ def _rows(layout: Row, payloads: Sequence[bytes]) -> NDArray[np.int64]:
     return numbers
 
 
-def _histogram(layout: Symbol, payloads: Sequence[bytes]) -> Counts:
+def _symbols(layout: Symbol, payloads: Sequence[bytes]) -> NDArray[np.int64]:
+    """The number that every report is."""
     packed = _matrix(layout, payloads)
     symbols = packed.astype(np.int64) @ (1 << (8 * np.arange(layout.n_bytes, dtype=np.int64)))
     if symbols.size and symbols.max() >= layout.size:
         layout.decode(packed[symbols.argmax()].tobytes())
-    return np.bincount(symbols, minlength=layout.size).astype(np.int64)
+    return symbols
+
+
+def _histogram(layout: Symbol, payloads: Sequence[bytes]) -> Counts:
+    return np.bincount(_symbols(layout, payloads), minlength=layout.size).astype(np.int64)

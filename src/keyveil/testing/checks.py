@@ -279,15 +279,10 @@ def _enumerable(
 
 def _with_short_words(cls: type[Calibrated], n_keys: int, pairs_per_user: int) -> Mechanism | None:
     """An instance whose reports take at most 16 random bits in all, if one exists."""
-    n_words = cls.for_epsilon(3, n_keys=n_keys, pairs_per_user=pairs_per_user).n_words
+    size = {"n_keys": n_keys, "pairs_per_user": pairs_per_user, **cls.small_options}
+    n_words = cls.for_epsilon(3, **size).n_words
     try:
-        return cls.for_epsilon(
-            3,
-            n_keys=n_keys,
-            pairs_per_user=pairs_per_user,
-            word_bits=16 // n_words,
-            **cls.small_options,
-        )
+        return cls.for_epsilon(3, word_bits=16 // n_words, **size)
     except MechanismError:
         return None
 

@@ -1,0 +1,195 @@
+"""PrivKVM* with unary boundaries: draw an index, and answer about its key with one bit per boundary.
+
+As `privkvm_star`, but the boundary is told by optimised unary encoding instead of randomized
+response: better for many bins, at the price of one bit each. Who does not hold the key and says
+"held" draws a boundary evenly and tells it in the same way.
+
+Words: index, boundary, held, then one per boundary.
+
+[PrivKVM*] Ye, Hu, Meng et al., IEEE TDSC 2021, as described in [UE-SW] section 3.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+from keyveil.domain import Record, pick, words_for
+from keyveil.errors import MechanismError
+from keyveil.mechanisms.base import Allocation, Tick, Witness, check_size, choose
+from keyveil.mechanisms.channel import Exactness, Number, drawing_variance, share_variance
+from keyveil.mechanisms.oracles import Bits
+from keyveil.mechanisms.privkvm_star import BINS, boundary_law, round_to_boundary
+from keyveil.numerics import WORD_BITS, ceil_div, exp_below, parse_epsilon
+from keyveil.report import Symbol
+
+MOST_BINS = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedBoundaryBits:
+    """An index in clear, and "not held" or a bit per boundary about its key.
+
+    >>> m = IndexedBoundaryBits.for_epsilon(2, n_keys=10)
+    >>> m.bins, round(float(m.a), 4), round(float(m.bits.b), 4)
+    (8, 0.7311, 0.2689)
+    """
+
+    n_keys: int
+    held: int
+    bits: Bits
+
+    id: ClassVar[str] = "privkvm-star-oue"
+    allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.NAIVE,)
+    small_options: ClassVar[Mapping[str, Any]] = {"bins": 2}
+
+    def __post_init__(self) -> None:
+        check_size(self.n_keys, 1)
+        if not 2 <= self.bins <= MOST_BINS:
+            raise MechanismError(f"bins must be at least 2 and at most {MOST_BINS}, got {self.bins}")
+        if 2 * self.held <= 1 << self.word_bits:
+            raise MechanismError(f"{self.word_bits}-bit words tell no more truth than lies; raise epsilon")
+
+    @classmethod
+    def for_epsilon(
+        cls,
+        epsilon: object,
+        *,
+        n_keys: int,
+        pairs_per_user: int = 1,
+        allocation: Allocation | None = None,
+        word_bits: int = WORD_BITS,
+        bins: int = BINS,
+        **_options: Any,
+    ) -> Self:
+        """Half of `epsilon` for the key, half for the boundary; l plays no part."""
+        choose(allocation, cls.allocations)
+        check_size(n_keys, pairs_per_user)
+        half, words = parse_epsilon(epsilon) / 2, 1 << word_bits
+        fake = ceil_div(words, exp_below(half) + 1)
+        return cls(n_keys=n_keys, held=words - fake, bits=Bits.oue(half, bins, word_bits))
+
+    # --- the kernel ---
+
+    @property
+    def pairs_per_user(self) -> int:
+        """Records are not padded."""
+        return 1
+
+    @property
+    def word_bits(self) -> int:
+        """The bits' own."""
+        return self.bits.word_bits
+
+    @property
+    def bins(self) -> int:
+        """How many boundaries there are."""
+        return self.bits.n_symbols
+
+    @property
+    def _symbols(self) -> int:
+        """One for "not held", and one for every vector of bits."""
+        return (1 << self.bins) + 1
+
+    @property
+    def loss(self) -> Fraction:
+        """The witness's ratio: lifts depend on one bit and on how many show, so its candidates suffice."""
+        first, second, answer = self.witness()
+        return self.lift(answer, first) / self.lift(answer, second)
+
+    def witness(self) -> Witness:
+        """Records of key 0, and silence, one bit alone, or all bits but one."""
+        records = [Record.of({}), Record.of({0: -1.0}), Record.of({0: 1.0})]
+        everything = (1 << self.bins) - 1
+        answers = (0, 1 + 1, 1 + (everything ^ 1))
+        return max(
+            (Witness(x, y, answer) for x in records for y in records for answer in answers),
+            key=lambda w: self.lift(w.answer, w.first) / self.lift(w.answer, w.second),
+        )
+
+    def answers(self) -> Iterator[int]:
+        """Every index with every symbol."""
+        return iter(range(self.n_keys * self._symbols))
+
+    def lift(self, answer: int, record: Record) -> Fraction:
+        """Pr[symbol | record, index]."""
+        index, symbol = divmod(answer, self._symbols)
+        level = next((pair.level for pair in record.pairs if pair.code == index), None)
+        said = self.b if level is None else self.a
+        if symbol == 0:
+            return 1 - said
+        shown = [(symbol - 1) >> place & 1 for place in range(self.bins)]
+        return said * sum(
+            (chance * self.bits.probability(shown, place) for place, chance in self._boundaries(level)),
+            Fraction(0),
+        )
+
+    def _boundaries(self, level: int | None) -> list[tuple[int, Fraction]]:
+        """The exact chances of the boundary that is told."""
+        if level is not None:
+            return boundary_law(level, self.bins, self.word_bits)
+        words = 1 << self.word_bits
+        return [(p, Fraction(words_for(p, self.bins, self.word_bits), words)) for p in range(self.bins)]
+
+    def probability(self, answer: int, record: Record) -> Fraction:
+        """Pr[answer | record]."""
+        index = words_for(answer // self._symbols, self.n_keys, self.word_bits)
+        return Fraction(index, 1 << self.word_bits) * self.lift(answer, record)
+
+    # --- the client's side ---
+
+    @property
+    def n_words(self) -> int:
+        """Index, boundary, held, one per boundary."""
+        return 3 + self.bins
+
+    @property
+    def layout(self) -> Symbol:
+        """Index and symbol as one number."""
+        return Symbol(self.n_keys * self._symbols)
+
+    def perturb(self, record: Record, words: Sequence[int]) -> int:
+        """Index, and 0 for "not held" or 1 + the bits as a binary number."""
+        choice, boundary, word, *rest = words
+        index = pick(choice, self.n_keys, self.word_bits)
+        level = next((pair.level for pair in record.pairs if pair.code == index), None)
+        if level is None:
+            place, said = pick(boundary, self.bins, self.word_bits), (1 << self.word_bits) - self.held
+        else:
+            place, said = round_to_boundary(level, self.bins, boundary, self.word_bits), self.held
+        shown = self.bits.perturb(place, rest)
+        symbol = 1 + sum(bit << p for p, bit in enumerate(shown)) if word < said else 0
+        return self._symbols * index + symbol
+
+    # --- the collector's side ---
+
+    @property
+    def a(self) -> Fraction:
+        """A holder says "held"."""
+        return Fraction(self.held, 1 << self.word_bits)
+
+    @property
+    def b(self) -> Fraction:
+        """Another user says "held"."""
+        return 1 - self.a
+
+    def variance(self, frequency: Number, asked: Number, users: Number, number: Exactness = float) -> Number:
+        """Exact given that `asked` of the `users` were asked about the key."""
+        noise = share_variance(number(self.a), number(self.b), frequency, asked)
+        return noise + drawing_variance(frequency, asked, users)
+
+    def ticks(self, answer: int) -> Iterator[Tick]:
+        """One key was asked; if it was said to be held, that and every bit that shows."""
+        index, symbol = divmod(answer, self._symbols)
+        yield "asked", (index,)
+        if symbol:
+            yield "held", (index,)
+            for place in range(self.bins):
+                if (symbol - 1) >> place & 1:
+                    yield "bits", (index, place)
+
+    def resembles(self, answer: int, witness: Witness) -> bool:
+        """The same symbol about the same key."""
+        return bool(answer == witness.answer)
