@@ -56,7 +56,7 @@ def test_a_domain_smaller_than_two_records_only_has_a_bound():
 
 def leaky(name, factor):
     """The mechanism that `epsilon * factor` would give, passed off as epsilon's."""
-    return build(name, 1 * factor, n_keys=4, pairs_per_user=1)
+    return build(name, factor, n_keys=4, pairs_per_user=1, **REGISTRY[name].small_options)
 
 
 @pytest.mark.statistical
@@ -75,7 +75,7 @@ def test_the_sampler_on_trial_is_acquitted_and_its_leaky_twin_convicted(name):
 @pytest.mark.parametrize("name", REGISTRY)
 @pytest.mark.parametrize("epsilon", [0.5, 1, 2])
 def test_a_million_draws_never_prove_more_than_epsilon(name, epsilon):
-    mechanism = build(name, epsilon, n_keys=4, pairs_per_user=2)
+    mechanism = build(name, epsilon, n_keys=4, pairs_per_user=2, **REGISTRY[name].small_options)
     certificate = certify(mechanism)
     trial = try_out(mechanism, certificate.witness, 10**6)
     print(
