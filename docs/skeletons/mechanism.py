@@ -7,8 +7,8 @@ why its loss is what it is. Map the paper's letters to ours.
 
 To add a mechanism: copy this file to src/keyveil/mechanisms/, calibrate (a new shape of report first
 needs its own file beside unary.py, a `count_answers` and a `draw_counts`), add the class to
-registry.py, run `make test` (the checks find it by themselves), add a paragraph to the README's table
-and a line to the CHANGELOG under Privacy.
+registry.py and a method to protocols/registry.py, run `make test` (the checks find it by themselves),
+add a line to the README's table and one to the CHANGELOG under Privacy.
 """
 
 from __future__ import annotations
