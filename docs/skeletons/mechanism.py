@@ -13,12 +13,12 @@ add a line to the README's table and one to the CHANGELOG under Privacy.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-from keyveil.mechanisms.base import Allocation, choose
+from keyveil.mechanisms.base import Ask
 from keyveil.mechanisms.channel import Channel
 from keyveil.mechanisms.unary import SignedUnary
-from keyveil.numerics import WORD_BITS, ceil_div, exp_below, parse_epsilon
+from keyveil.numerics import ceil_div, exp_below
 
 
 class Skeleton(SignedUnary):
@@ -31,23 +31,11 @@ class Skeleton(SignedUnary):
 
     __slots__ = ()
     id: ClassVar[str] = "skeleton"
-    allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.OPTIMAL,)
 
     @classmethod
-    def for_epsilon(
-        cls,
-        epsilon: object,
-        *,
-        n_keys: int,
-        pairs_per_user: int = 1,
-        allocation: Allocation | None = None,
-        word_bits: int = WORD_BITS,
-        **_options: Any,
-    ) -> Self:
+    def calibrate(cls, ask: Ask) -> Self:
         """The most truthful instance whose privacy loss is at most `epsilon`."""
-        choose(allocation, cls.allocations)
-        half, words = exp_below(parse_epsilon(epsilon) / 2), 1 << word_bits
         # Every rounding takes words from the truth: lies are rounded up, the truth gets the rest.
-        lie = ceil_div(words, half + 2)
-        channel = Channel(keep=words - 2 * lie, flip=lie, fake=lie, word_bits=word_bits)
-        return cls(n_keys=n_keys, pairs_per_user=pairs_per_user, channel=channel)
+        lie = ceil_div(ask.words, exp_below(ask.epsilon / 2) + 2)
+        channel = Channel(keep=ask.words - 2 * lie, flip=lie, fake=lie, word_bits=ask.word_bits)
+        return cls(n_keys=ask.n_keys, pairs_per_user=ask.pairs_per_user, channel=channel)

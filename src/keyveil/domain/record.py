@@ -59,6 +59,10 @@ class Record:
         """A record from codes and levels, in any order."""
         return cls(tuple(Pair(code, level) for code, level in sorted(pairs)))
 
+    def level(self, code: int) -> int | None:
+        """The level of a key's value, or None where the key is not held."""
+        return next((pair.level for pair in self.pairs if pair.code == code), None)
+
     def __repr__(self) -> str:
         return "<private record>"
 

@@ -16,22 +16,31 @@ The loss is the product of both: sampling is not used to amplify.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from keyveil.domain import HALF_LEVEL, Record, sample_pair, sampling_law
-from keyveil.mechanisms.base import Allocation, Answer, Tick, Witness, check_size, choose, record_codes
-from keyveil.mechanisms.channel import Exactness, Number, share_variance
+from keyveil.mechanisms.base import (
+    Allocation,
+    Answer,
+    Ask,
+    AsksEverybody,
+    Calibration,
+    Tick,
+    Witness,
+    check_size,
+    record_codes,
+)
+from keyveil.mechanisms.channel import Exactness, Number
 from keyveil.mechanisms.oracles import Bits, Response
 from keyveil.mechanisms.values import Harmony
-from keyveil.numerics import WORD_BITS, parse_epsilon
 from keyveil.report import Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Apart:
+class Apart(Calibration, AsksEverybody):
     """An oracle's answer about the sampled key or dummy (symbol n_keys), and a noisy sign of its value."""
 
     n_keys: int
@@ -41,7 +50,6 @@ class Apart:
 
     id: ClassVar[str] = "apart"
     allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.NAIVE,)
-    small_options: ClassVar[Mapping[str, Any]] = {}
 
     def __post_init__(self) -> None:
         check_size(self.n_keys, self.pairs_per_user)
@@ -51,25 +59,14 @@ class Apart:
         raise TypeError("use one of KrrHarmony, RapporHarmony, OueHarmony")
 
     @classmethod
-    def for_epsilon(
-        cls,
-        epsilon: object,
-        *,
-        n_keys: int,
-        pairs_per_user: int = 1,
-        allocation: Allocation | None = None,
-        word_bits: int = WORD_BITS,
-        **_options: Any,
-    ) -> Self:
+    def calibrate(cls, ask: Ask) -> Self:
         """Half of `epsilon` for the key, half for the sign."""
-        choose(allocation, cls.allocations)
-        check_size(n_keys, pairs_per_user)
-        half = parse_epsilon(epsilon) / 2
+        half = ask.epsilon / 2
         return cls(
-            n_keys=n_keys,
-            pairs_per_user=pairs_per_user,
-            oracle=cls._oracle(half, n_keys + 1, word_bits),
-            sign=Harmony.for_epsilon(half, word_bits),
+            n_keys=ask.n_keys,
+            pairs_per_user=ask.pairs_per_user,
+            oracle=cls._oracle(half, ask.n_keys + 1, ask.word_bits),
+            sign=Harmony.for_epsilon(half, ask.word_bits),
         )
 
     # --- the kernel ---
@@ -176,10 +173,6 @@ class Apart:
     def b(self) -> Fraction:
         """The oracle's."""
         return self.oracle.b
-
-    def variance(self, frequency: Number, asked: Number, users: Number, number: Exactness = float) -> Number:
-        """Exact for records of at most l pairs; everybody is asked."""
-        return share_variance(number(self.a), number(self.b), frequency, asked, self.pairs_per_user)
 
     def heard_mean(self, plus: Number, minus: Number, number: Exactness = float) -> Number:
         """What the baseline takes for the key's mean: that of all signs heard with it; 0 where none was."""

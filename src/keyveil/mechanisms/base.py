@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from keyveil.domain import Record
 from keyveil.errors import DomainError, MechanismError
-from keyveil.mechanisms.channel import Channel, Exactness, Number, share_variance
-from keyveil.numerics import WORD_BITS
+from keyveil.mechanisms.channel import Channel, Exactness, Number, drawing_variance, share_variance
+from keyveil.numerics import WORD_BITS, parse_epsilon
 from keyveil.report import Layout
 
 # What a mechanism's `perturb` yields: symbols as bytes or a tuple, or one symbol as an integer.
@@ -110,13 +110,30 @@ class Mechanism(Protocol):
         """Whether an answer tells the witness's records apart as its own answer does."""
 
 
+class Ask(NamedTuple):
+    """What a calibration is asked for, checked."""
+
+    epsilon: Fraction
+    n_keys: int
+    pairs_per_user: int
+    allocation: Allocation
+    word_bits: int
+    options: Mapping[str, Any]
+
+    @property
+    def words(self) -> int:
+        """How many words there are."""
+        return 1 << self.word_bits
+
+
 class Calibrated(Mechanism, Protocol):
     """A mechanism with a name, that knows its own parameters for an epsilon."""
 
     id: ClassVar[str]
     allocations: ClassVar[tuple[Allocation, ...]]
+    """The splits of a budget that it has, the default first."""
     small_options: ClassVar[Mapping[str, Any]]
-    """Options of `for_epsilon` with which an instance is small enough to be enumerated."""
+    """Options with which an instance is small enough to be enumerated."""
 
     @classmethod
     def for_epsilon(
@@ -130,6 +147,84 @@ class Calibrated(Mechanism, Protocol):
         **options: Any,
     ) -> Self:
         """The most truthful instance whose privacy loss is at most `epsilon`."""
+
+
+class Calibration:
+    """`for_epsilon` of every mechanism: checks what is asked, and leaves the numbers to `calibrate`."""
+
+    __slots__ = ()
+
+    allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.OPTIMAL,)
+    options: ClassVar[Mapping[str, Any]] = {}
+    """Options beside the size, and their defaults."""
+    small_options: ClassVar[Mapping[str, Any]] = {}
+
+    @classmethod
+    def for_epsilon(
+        cls,
+        epsilon: object,
+        *,
+        n_keys: int,
+        pairs_per_user: int = 1,
+        allocation: Allocation | None = None,
+        word_bits: int = WORD_BITS,
+        **options: Any,
+    ) -> Self:
+        """The most truthful instance whose privacy loss is at most `epsilon`."""
+        budget = parse_epsilon(epsilon)
+        check_size(n_keys, pairs_per_user)
+        unknown = sorted(set(options) - set(cls.options))
+        if unknown:
+            known = ", ".join(cls.options) or "none"
+            raise MechanismError(f'no option "{unknown[0]}" here; there is {known}')
+        return cls.calibrate(
+            Ask(
+                epsilon=budget,
+                n_keys=n_keys,
+                pairs_per_user=pairs_per_user,
+                allocation=choose(allocation, cls.allocations),
+                word_bits=word_bits,
+                options={**cls.options, **options},
+            )
+        )
+
+    @classmethod
+    def calibrate(cls, ask: Ask) -> Self:
+        """The instance for a checked request."""
+        raise TypeError(f"{cls.__name__} is a shape of reports, not a mechanism; it has no calibration")
+
+
+class AsksEverybody:
+    """Every report could have spoken of every key."""
+
+    __slots__ = ()
+
+    a: Any
+    b: Any
+    pairs_per_user: Any
+
+    def variance(self, frequency: Number, asked: Number, users: Number, number: Exactness = float) -> Number:
+        """Exact for records of at most l pairs; `users` plays no part."""
+        return share_variance(number(self.a), number(self.b), frequency, asked, self.pairs_per_user)
+
+
+class AsksOneKey:
+    """A report speaks of one drawn key; records are not padded."""
+
+    __slots__ = ()
+
+    a: Any
+    b: Any
+
+    @property
+    def pairs_per_user(self) -> int:
+        """One key is asked about, whatever is held."""
+        return 1
+
+    def variance(self, frequency: Number, asked: Number, users: Number, number: Exactness = float) -> Number:
+        """Exact given that `asked` of the `users` were asked about the key."""
+        noise = share_variance(number(self.a), number(self.b), frequency, asked)
+        return noise + drawing_variance(frequency, asked, users)
 
 
 class KeyValueMechanism(Mechanism, Protocol):
@@ -157,13 +252,12 @@ def record_codes(witness: Witness) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PaddedSampling:
+class PaddedSampling(Calibration, AsksEverybody):
     """The collector's side of every mechanism that pads, samples one of l slots and asks everybody."""
 
     n_keys: int
     pairs_per_user: int
     channel: Channel
-    small_options: ClassVar[Mapping[str, Any]] = {}
 
     def __post_init__(self) -> None:
         check_size(self.n_keys, self.pairs_per_user)
@@ -188,10 +282,6 @@ class PaddedSampling:
     ) -> tuple[Number, Number]:
         """Unbiased frequency, and frequency * mean."""
         return self.channel.debias(plus, minus, asked, self.pairs_per_user, number)
-
-    def variance(self, frequency: Number, asked: Number, users: Number, number: Exactness = float) -> Number:
-        """Exact for records of at most l pairs; here everybody is asked, so `users` plays no part."""
-        return share_variance(number(self.a), number(self.b), frequency, asked, self.pairs_per_user)
 
     def expected_asked(self, users: Number, number: Exactness = float) -> Number:
         """Every report can speak of every key."""

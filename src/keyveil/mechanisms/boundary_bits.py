@@ -18,18 +18,17 @@ from typing import Any, ClassVar, Self
 
 from keyveil.domain import Record, pick, words_for
 from keyveil.errors import MechanismError
-from keyveil.mechanisms.base import Allocation, Tick, Witness, check_size, choose
-from keyveil.mechanisms.channel import Exactness, Number, drawing_variance, share_variance
+from keyveil.mechanisms.base import Allocation, Ask, AsksOneKey, Calibration, Tick, Witness, check_size
 from keyveil.mechanisms.oracles import Bits
 from keyveil.mechanisms.privkvm_star import BINS, boundary_law, round_to_boundary
-from keyveil.numerics import WORD_BITS, ceil_div, exp_below, parse_epsilon
+from keyveil.numerics import ceil_div, exp_below
 from keyveil.report import Symbol
 
 MOST_BINS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IndexedBoundaryBits:
+class IndexedBoundaryBits(Calibration, AsksOneKey):
     """An index in clear, and "not held" or a bit per boundary about its key.
 
     >>> m = IndexedBoundaryBits.for_epsilon(2, n_keys=10)
@@ -43,6 +42,7 @@ class IndexedBoundaryBits:
 
     id: ClassVar[str] = "privkvm-star-oue"
     allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.NAIVE,)
+    options: ClassVar[Mapping[str, Any]] = {"bins": BINS}
     small_options: ClassVar[Mapping[str, Any]] = {"bins": 2}
 
     def __post_init__(self) -> None:
@@ -53,30 +53,14 @@ class IndexedBoundaryBits:
             raise MechanismError(f"{self.word_bits}-bit words tell no more truth than lies; raise epsilon")
 
     @classmethod
-    def for_epsilon(
-        cls,
-        epsilon: object,
-        *,
-        n_keys: int,
-        pairs_per_user: int = 1,
-        allocation: Allocation | None = None,
-        word_bits: int = WORD_BITS,
-        bins: int = BINS,
-        **_options: Any,
-    ) -> Self:
+    def calibrate(cls, ask: Ask) -> Self:
         """Half of `epsilon` for the key, half for the boundary; l plays no part."""
-        choose(allocation, cls.allocations)
-        check_size(n_keys, pairs_per_user)
-        half, words = parse_epsilon(epsilon) / 2, 1 << word_bits
-        fake = ceil_div(words, exp_below(half) + 1)
-        return cls(n_keys=n_keys, held=words - fake, bits=Bits.oue(half, bins, word_bits))
+        half = ask.epsilon / 2
+        fake = ceil_div(ask.words, exp_below(half) + 1)
+        bits = Bits.oue(half, ask.options["bins"], ask.word_bits)
+        return cls(n_keys=ask.n_keys, held=ask.words - fake, bits=bits)
 
     # --- the kernel ---
-
-    @property
-    def pairs_per_user(self) -> int:
-        """Records are not padded."""
-        return 1
 
     @property
     def word_bits(self) -> int:
@@ -116,7 +100,7 @@ class IndexedBoundaryBits:
     def lift(self, answer: int, record: Record) -> Fraction:
         """Pr[symbol | record, index]."""
         index, symbol = divmod(answer, self._symbols)
-        level = next((pair.level for pair in record.pairs if pair.code == index), None)
+        level = record.level(index)
         said = self.b if level is None else self.a
         if symbol == 0:
             return 1 - said
@@ -154,7 +138,7 @@ class IndexedBoundaryBits:
         """Index, and 0 for "not held" or 1 + the bits as a binary number."""
         choice, boundary, word, *rest = words
         index = pick(choice, self.n_keys, self.word_bits)
-        level = next((pair.level for pair in record.pairs if pair.code == index), None)
+        level = record.level(index)
         if level is None:
             place, said = pick(boundary, self.bins, self.word_bits), (1 << self.word_bits) - self.held
         else:
@@ -174,11 +158,6 @@ class IndexedBoundaryBits:
     def b(self) -> Fraction:
         """Another user says "held"."""
         return 1 - self.a
-
-    def variance(self, frequency: Number, asked: Number, users: Number, number: Exactness = float) -> Number:
-        """Exact given that `asked` of the `users` were asked about the key."""
-        noise = share_variance(number(self.a), number(self.b), frequency, asked)
-        return noise + drawing_variance(frequency, asked, users)
 
     def ticks(self, answer: int) -> Iterator[Tick]:
         """One key was asked; if it was said to be held, that and every bit that shows."""

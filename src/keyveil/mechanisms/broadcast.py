@@ -18,21 +18,20 @@ does not define it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from keyveil.domain import HALF_LEVEL, Record, pick, round_to_sign, rounding_law, words_for
 from keyveil.errors import DomainError, MechanismError
-from keyveil.mechanisms.base import Allocation, Tick, Witness, check_size, choose
-from keyveil.mechanisms.channel import Exactness, Number, drawing_variance, share_variance
-from keyveil.numerics import WORD_BITS, ceil_div, exp_below, parse_epsilon
+from keyveil.mechanisms.base import Allocation, Ask, AsksOneKey, Calibration, Tick, Witness, check_size
+from keyveil.numerics import WORD_BITS, ceil_div, exp_below
 from keyveil.report import ABSENT, MINUS, PLUS, Symbol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BroadcastIndex:
+class BroadcastIndex(Calibration, AsksOneKey):
     """An index and a coin in clear, and a trit about the key.
 
     `held` of 2**word_bits words say "held" for a holder, `fake` for another user; of those, the sign
@@ -49,7 +48,6 @@ class BroadcastIndex:
 
     id: ClassVar[str] = "privkv-broadcast"
     allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.NAIVE,)
-    small_options: ClassVar[Mapping[str, Any]] = {}
 
     def __post_init__(self) -> None:
         check_size(self.n_keys, 1)
@@ -61,21 +59,10 @@ class BroadcastIndex:
             )
 
     @classmethod
-    def for_epsilon(
-        cls,
-        epsilon: object,
-        *,
-        n_keys: int,
-        pairs_per_user: int = 1,
-        allocation: Allocation | None = None,
-        word_bits: int = WORD_BITS,
-        **_options: Any,
-    ) -> Self:
+    def calibrate(cls, ask: Ask) -> Self:
         """Half of `epsilon` for "held", half for the sign, all means at the middle."""
-        choose(allocation, cls.allocations)
-        check_size(n_keys, pairs_per_user)
-        half = parse_epsilon(epsilon) / 2
-        return cls.for_budgets(half, half, levels=(HALF_LEVEL,) * n_keys, word_bits=word_bits)
+        half = ask.epsilon / 2
+        return cls.for_budgets(half, half, levels=(HALF_LEVEL,) * ask.n_keys, word_bits=ask.word_bits)
 
     @classmethod
     def for_budgets(
@@ -104,11 +91,6 @@ class BroadcastIndex:
     # --- the kernel ---
 
     @property
-    def pairs_per_user(self) -> int:
-        """Records are not padded."""
-        return 1
-
-    @property
     def words(self) -> int:
         """How many words there are."""
         return 1 << self.word_bits
@@ -120,10 +102,11 @@ class BroadcastIndex:
 
     def _row(self, record: Record, index: int, coin: int) -> tuple[Fraction, Fraction, Fraction]:
         """Chances of (ABSENT, PLUS, MINUS) given the index and the coin."""
-        said, kept, up = self.fake, self.fake_keep, Fraction(coin == PLUS)
-        for pair in record.pairs:
-            if pair.code == index:
-                said, kept, up = self.held, self.held_keep, rounding_law(pair.level, self.word_bits)
+        level = record.level(index)
+        if level is None:
+            said, kept, up = self.fake, self.fake_keep, Fraction(coin == PLUS)
+        else:
+            said, kept, up = self.held, self.held_keep, rounding_law(level, self.word_bits)
         plus = up * kept + (1 - up) * (said - kept)
         return Fraction(self.words - said, self.words), plus / self.words, (said - plus) / self.words
 
@@ -179,7 +162,7 @@ class BroadcastIndex:
         choice, toss, rounding, word = words
         index = pick(choice, self.n_keys, self.word_bits)
         coin = round_to_sign(self.levels[index], toss, self.word_bits)
-        level = next((pair.level for pair in record.pairs if pair.code == index), None)
+        level = record.level(index)
         if level is None:
             sign, said, kept = coin, self.fake, self.fake_keep
         else:
@@ -198,11 +181,6 @@ class BroadcastIndex:
     def b(self) -> Fraction:
         """Another user says "held"."""
         return Fraction(self.fake, self.words)
-
-    def variance(self, frequency: Number, asked: Number, users: Number, number: Exactness = float) -> Number:
-        """Exact given that `asked` of the `users` were asked about the key; undefined where a = b."""
-        noise = share_variance(number(self.a), number(self.b), frequency, asked)
-        return noise + drawing_variance(frequency, asked, users)
 
     def ticks(self, answer: int) -> Iterator[Tick]:
         """One key was asked; the coin is not counted."""

@@ -16,24 +16,22 @@ Words: index, rounding, response.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
 
 from keyveil.domain import Record, pick, round_to_sign, rounding_law, words_for
-from keyveil.mechanisms.base import Tick, Witness, check_size
-from keyveil.mechanisms.channel import Channel, Exactness, Number, drawing_variance, share_variance
+from keyveil.mechanisms.base import AsksOneKey, Calibration, Tick, Witness, check_size
+from keyveil.mechanisms.channel import Channel, Exactness, Number
 from keyveil.report import ABSENT, MINUS, PLUS, Symbol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampledIndex:
+class SampledIndex(Calibration, AsksOneKey):
     """An index in clear, and a trit about its key."""
 
     n_keys: int
     channel: Channel
-    small_options: ClassVar[Mapping[str, Any]] = {}
 
     def __post_init__(self) -> None:
         check_size(self.n_keys, 1)
@@ -43,18 +41,13 @@ class SampledIndex:
         """The channel's."""
         return self.channel.word_bits
 
-    @property
-    def pairs_per_user(self) -> int:
-        """Records are not padded."""
-        return 1
-
     # --- the kernel ---
 
     def _row(self, record: Record, code: int) -> tuple[Fraction, Fraction, Fraction]:
-        for pair in record.pairs:
-            if pair.code == code:
-                return self.channel.own(rounding_law(pair.level, self.channel.word_bits))
-        return self.channel.other()
+        level = record.level(code)
+        if level is None:
+            return self.channel.other()
+        return self.channel.own(rounding_law(level, self.channel.word_bits))
 
     @property
     def loss(self) -> Fraction:
@@ -101,7 +94,7 @@ class SampledIndex:
         choice, rounding, word = words
         bits = self.channel.word_bits
         index = pick(choice, self.n_keys, bits)
-        level = next((pair.level for pair in record.pairs if pair.code == index), None)
+        level = record.level(index)
         if level is None:
             return 3 * index + self.channel.hear_other(word)
         return 3 * index + self.channel.hear_own(round_to_sign(level, rounding, bits), word)
@@ -139,11 +132,6 @@ class SampledIndex:
     ) -> tuple[Number, Number]:
         """Unbiased frequency, and frequency * mean."""
         return self.channel.debias(plus, minus, asked, 1, number)
-
-    def variance(self, frequency: Number, asked: Number, users: Number, number: Exactness = float) -> Number:
-        """Exact given that `asked` of the `users` were asked about the key."""
-        noise = share_variance(number(self.a), number(self.b), frequency, asked)
-        return noise + drawing_variance(frequency, asked, users)
 
     def expected_asked(self, users: Number, number: Exactness = float) -> Number:
         """One report in d speaks of a key."""

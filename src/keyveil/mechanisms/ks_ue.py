@@ -14,12 +14,12 @@ Differential Privacy, section 4.1 (their a_KS is our b, their p_KS our 1 - a).
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-from keyveil.mechanisms.base import Allocation, choose
+from keyveil.mechanisms.base import Ask
 from keyveil.mechanisms.channel import Channel
 from keyveil.mechanisms.unary import SignedUnary
-from keyveil.numerics import WORD_BITS, ceil_div, exp_below, parse_epsilon
+from keyveil.numerics import ceil_div, exp_below
 
 
 class KsUe(SignedUnary):
@@ -32,23 +32,11 @@ class KsUe(SignedUnary):
 
     __slots__ = ()
     id: ClassVar[str] = "ks-ue"
-    allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.OPTIMAL,)
 
     @classmethod
-    def for_epsilon(
-        cls,
-        epsilon: object,
-        *,
-        n_keys: int,
-        pairs_per_user: int = 1,
-        allocation: Allocation | None = None,
-        word_bits: int = WORD_BITS,
-        **_options: Any,
-    ) -> Self:
+    def calibrate(cls, ask: Ask) -> Self:
         """The most truthful instance whose privacy loss is at most `epsilon`."""
-        choose(allocation, cls.allocations)
-        E, words = exp_below(parse_epsilon(epsilon)), 1 << word_bits
-        fake = ceil_div(words, E + 2)
+        fake = ceil_div(ask.words, exp_below(ask.epsilon) + 2)
         # keep <= absent, so the loss is at most (words - 2 fake) / fake <= E.
-        channel = Channel(keep=(words - fake) // 2, flip=fake, fake=fake, word_bits=word_bits)
-        return cls(n_keys=n_keys, pairs_per_user=pairs_per_user, channel=channel)
+        channel = Channel(keep=(ask.words - fake) // 2, flip=fake, fake=fake, word_bits=ask.word_bits)
+        return cls(n_keys=ask.n_keys, pairs_per_user=ask.pairs_per_user, channel=channel)

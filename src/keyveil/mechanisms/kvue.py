@@ -15,12 +15,12 @@ as one entity.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-from keyveil.mechanisms.base import Allocation, check_size, choose
+from keyveil.mechanisms.base import Ask
 from keyveil.mechanisms.channel import Channel
 from keyveil.mechanisms.indexed import SampledIndex
-from keyveil.numerics import WORD_BITS, ceil_div, exp_below, parse_epsilon
+from keyveil.numerics import ceil_div, exp_below
 
 
 class KvUe(SampledIndex):
@@ -33,23 +33,10 @@ class KvUe(SampledIndex):
 
     __slots__ = ()
     id: ClassVar[str] = "kvue"
-    allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.OPTIMAL,)
 
     @classmethod
-    def for_epsilon(
-        cls,
-        epsilon: object,
-        *,
-        n_keys: int,
-        pairs_per_user: int = 1,
-        allocation: Allocation | None = None,
-        word_bits: int = WORD_BITS,
-        **_options: Any,
-    ) -> Self:
+    def calibrate(cls, ask: Ask) -> Self:
         """The most truthful instance whose privacy loss is at most `epsilon`; l plays no part."""
-        choose(allocation, cls.allocations)
-        check_size(n_keys, pairs_per_user)
-        words = 1 << word_bits
-        lie = ceil_div(words, exp_below(parse_epsilon(epsilon)) + 2)
-        channel = Channel(keep=words - 2 * lie, flip=lie, fake=lie, word_bits=word_bits)
-        return cls(n_keys=n_keys, channel=channel)
+        lie = ceil_div(ask.words, exp_below(ask.epsilon) + 2)
+        channel = Channel(keep=ask.words - 2 * lie, flip=lie, fake=lie, word_bits=ask.word_bits)
+        return cls(n_keys=ask.n_keys, channel=channel)

@@ -32,8 +32,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 from keyveil.domain import Record, pick, sample_pair, sampling_law, words_for
 from keyveil.errors import MechanismError
-from keyveil.mechanisms.base import Allocation, Answer, Tick, Witness, check_size, choose
-from keyveil.mechanisms.channel import Exactness, Number, share_variance
+from keyveil.mechanisms.base import Answer, Ask, AsksEverybody, Calibration, Tick, Witness, check_size
 from keyveil.numerics import WORD_BITS, ceil_div, exp_below, parse_epsilon
 from keyveil.report import Layout, Row, Symbol
 
@@ -427,15 +426,13 @@ def _mix(x: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EncodedOracle:
+class EncodedOracle(Calibration, AsksEverybody):
     """A mechanism: a record's symbol, told by an oracle. Words: symbol, then the oracle's."""
 
     encoder: Encoder
     oracle: Oracle
 
     id: ClassVar[str] = "encoded-oracle"
-    allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.OPTIMAL,)
-    small_options: ClassVar[Mapping[str, Any]] = {}
 
     def __post_init__(self) -> None:
         if self.encoder.n_symbols != self.oracle.n_symbols:
@@ -528,10 +525,6 @@ class EncodedOracle:
         """The oracle's."""
         return self.oracle.b
 
-    def variance(self, frequency: Number, asked: Number, users: Number, number: Exactness = float) -> Number:
-        """Exact in a fixed population whose symbols are certain; everybody is asked."""
-        return share_variance(number(self.a), number(self.b), frequency, asked)
-
 
 class Grr(EncodedOracle):
     """grr over the user's own keys.
@@ -545,20 +538,10 @@ class Grr(EncodedOracle):
     id: ClassVar[str] = "grr"
 
     @classmethod
-    def for_epsilon(
-        cls,
-        epsilon: object,
-        *,
-        n_keys: int,
-        pairs_per_user: int = 1,
-        allocation: Allocation | None = None,
-        word_bits: int = WORD_BITS,
-        **_options: Any,
-    ) -> Self:
+    def calibrate(cls, ask: Ask) -> Self:
         """The most truthful response; l plays no part."""
-        choose(allocation, cls.allocations)
-        check_size(n_keys, pairs_per_user)
-        return cls(encoder=OwnKey(n_keys=n_keys), oracle=Response.for_epsilon(epsilon, n_keys + 1, word_bits))
+        oracle = Response.for_epsilon(ask.epsilon, ask.n_keys + 1, ask.word_bits)
+        return cls(encoder=OwnKey(n_keys=ask.n_keys), oracle=oracle)
 
 
 class Oue(EncodedOracle):
@@ -573,20 +556,10 @@ class Oue(EncodedOracle):
     id: ClassVar[str] = "oue"
 
     @classmethod
-    def for_epsilon(
-        cls,
-        epsilon: object,
-        *,
-        n_keys: int,
-        pairs_per_user: int = 1,
-        allocation: Allocation | None = None,
-        word_bits: int = WORD_BITS,
-        **_options: Any,
-    ) -> Self:
+    def calibrate(cls, ask: Ask) -> Self:
         """The most truthful bits; l plays no part."""
-        choose(allocation, cls.allocations)
-        check_size(n_keys, pairs_per_user)
-        return cls(encoder=OwnKey(n_keys=n_keys), oracle=Bits.oue(epsilon, n_keys + 1, word_bits))
+        oracle = Bits.oue(ask.epsilon, ask.n_keys + 1, ask.word_bits)
+        return cls(encoder=OwnKey(n_keys=ask.n_keys), oracle=oracle)
 
 
 class Olh(EncodedOracle):
@@ -599,22 +572,11 @@ class Olh(EncodedOracle):
 
     __slots__ = ()
     id: ClassVar[str] = "olh"
+    options: ClassVar[Mapping[str, Any]] = {"cohorts": COHORTS}
     small_options: ClassVar[Mapping[str, Any]] = {"cohorts": 4}
 
     @classmethod
-    def for_epsilon(
-        cls,
-        epsilon: object,
-        *,
-        n_keys: int,
-        pairs_per_user: int = 1,
-        allocation: Allocation | None = None,
-        word_bits: int = WORD_BITS,
-        cohorts: int = COHORTS,
-        **_options: Any,
-    ) -> Self:
+    def calibrate(cls, ask: Ask) -> Self:
         """The most truthful bucket; l plays no part."""
-        choose(allocation, cls.allocations)
-        check_size(n_keys, pairs_per_user)
-        oracle = Hashed.for_epsilon(epsilon, n_keys + 1, word_bits, cohorts)
-        return cls(encoder=OwnKey(n_keys=n_keys), oracle=oracle)
+        oracle = Hashed.for_epsilon(ask.epsilon, ask.n_keys + 1, ask.word_bits, ask.options["cohorts"])
+        return cls(encoder=OwnKey(n_keys=ask.n_keys), oracle=oracle)

@@ -17,11 +17,11 @@ One symbol a report, whatever d; but the noise grows with d, so it wins for smal
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-from keyveil.mechanisms.base import Allocation, check_size, choose
+from keyveil.mechanisms.base import Allocation, Ask
 from keyveil.mechanisms.response import SignedResponse, likeliest_slot
-from keyveil.numerics import WORD_BITS, exp_below, parse_epsilon
+from keyveil.numerics import exp_below
 
 
 class PckvGrr(SignedResponse):
@@ -37,25 +37,16 @@ class PckvGrr(SignedResponse):
     allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.OPTIMAL, Allocation.TIGHT, Allocation.NAIVE)
 
     @classmethod
-    def for_epsilon(
-        cls,
-        epsilon: object,
-        *,
-        n_keys: int,
-        pairs_per_user: int = 1,
-        allocation: Allocation | None = None,
-        word_bits: int = WORD_BITS,
-        **_options: Any,
-    ) -> Self:
+    def calibrate(cls, ask: Ask) -> Self:
         """The most truthful instance whose privacy loss is at most `epsilon`."""
-        budget, split = parse_epsilon(epsilon), choose(allocation, cls.allocations)
-        check_size(n_keys, pairs_per_user)
-        half = exp_below(budget / 2)
-        amplified = (exp_below(budget) - 1) / likeliest_slot(pairs_per_user, word_bits) + 1
-        if split is Allocation.NAIVE:
+        half = exp_below(ask.epsilon / 2)
+        amplified = (exp_below(ask.epsilon) - 1) / likeliest_slot(ask.pairs_per_user, ask.word_bits) + 1
+        if ask.allocation is Allocation.NAIVE:
             keep, flip = 2 * half * half / (half + 1), 2 * half / (half + 1)
-        elif split is Allocation.TIGHT:
+        elif ask.allocation is Allocation.TIGHT:
             keep, flip = amplified, amplified / half
         else:
             keep, flip = amplified, Fraction(1)
-        return cls.from_ratios(keep, flip, n_keys=n_keys, pairs_per_user=pairs_per_user, word_bits=word_bits)
+        return cls.from_ratios(
+            keep, flip, n_keys=ask.n_keys, pairs_per_user=ask.pairs_per_user, word_bits=ask.word_bits
+        )

@@ -20,12 +20,12 @@ carries the dummies' positions; nobody reads them).
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-from keyveil.mechanisms.base import Allocation, choose
+from keyveil.mechanisms.base import Allocation, Ask
 from keyveil.mechanisms.channel import Channel
 from keyveil.mechanisms.unary import SignedUnary
-from keyveil.numerics import WORD_BITS, ceil_div, exp_below, parse_epsilon
+from keyveil.numerics import ceil_div, exp_below
 
 
 class PckvUe(SignedUnary):
@@ -41,28 +41,18 @@ class PckvUe(SignedUnary):
     allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.OPTIMAL, Allocation.TIGHT, Allocation.NAIVE)
 
     @classmethod
-    def for_epsilon(
-        cls,
-        epsilon: object,
-        *,
-        n_keys: int,
-        pairs_per_user: int = 1,
-        allocation: Allocation | None = None,
-        word_bits: int = WORD_BITS,
-        **_options: Any,
-    ) -> Self:
+    def calibrate(cls, ask: Ask) -> Self:
         """The most truthful instance whose privacy loss is at most `epsilon`."""
-        budget, split = parse_epsilon(epsilon), choose(allocation, cls.allocations)
-        E, half = exp_below(budget), exp_below(budget / 2)
-        sign_odds = E if split is Allocation.OPTIMAL else half
-        words, reported = 1 << word_bits, 1 << (word_bits - 1)
+        E, half = exp_below(ask.epsilon), exp_below(ask.epsilon / 2)
+        sign_odds = E if ask.allocation is Allocation.OPTIMAL else half
+        words, reported = ask.words, ask.words // 2
         keep = int(reported * sign_odds / (sign_odds + 1))
-        if split is Allocation.NAIVE:
+        if ask.allocation is Allocation.NAIVE:
             fake = ceil_div(words, 2 * (half + 1))
         else:
             fake = smallest_fake(E, keep=keep, absent=words - reported, words=words)
-        channel = Channel(keep=keep, flip=reported - keep, fake=fake, word_bits=word_bits)
-        return cls(n_keys=n_keys, pairs_per_user=pairs_per_user, channel=channel)
+        channel = Channel(keep=keep, flip=reported - keep, fake=fake, word_bits=ask.word_bits)
+        return cls(n_keys=ask.n_keys, pairs_per_user=ask.pairs_per_user, channel=channel)
 
 
 def smallest_fake(E: Fraction, *, keep: int, absent: int, words: int) -> int:

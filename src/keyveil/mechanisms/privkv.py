@@ -16,12 +16,12 @@ IEEE S&P 2019, Algorithms 2 to 4 (their p1, p2 are our a, p).
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-from keyveil.mechanisms.base import Allocation, check_size, choose
+from keyveil.mechanisms.base import Allocation, Ask
 from keyveil.mechanisms.channel import Channel
 from keyveil.mechanisms.indexed import SampledIndex
-from keyveil.numerics import WORD_BITS, ceil_div, exp_below, parse_epsilon
+from keyveil.numerics import WORD_BITS, ceil_div, exp_below
 
 
 class PrivKv(SampledIndex):
@@ -38,24 +38,14 @@ class PrivKv(SampledIndex):
     allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.NAIVE, Allocation.TIGHT)
 
     @classmethod
-    def for_epsilon(
-        cls,
-        epsilon: object,
-        *,
-        n_keys: int,
-        pairs_per_user: int = 1,
-        allocation: Allocation | None = None,
-        word_bits: int = WORD_BITS,
-        **_options: Any,
-    ) -> Self:
+    def calibrate(cls, ask: Ask) -> Self:
         """The paper's split by default; `pairs_per_user` plays no part, records are not padded."""
-        budget = parse_epsilon(epsilon)
-        check_size(n_keys, pairs_per_user)
-        if choose(allocation, cls.allocations) is Allocation.TIGHT:
-            sign_odds = exp_below(budget)
-            return cls.for_odds((sign_odds + 1) / 2, sign_odds, n_keys=n_keys, word_bits=word_bits)
-        half = exp_below(budget / 2)
-        return cls.for_odds(half, half, n_keys=n_keys, word_bits=word_bits)
+        if ask.allocation is Allocation.TIGHT:
+            sign_odds = exp_below(ask.epsilon)
+            key_odds = (sign_odds + 1) / 2
+        else:
+            sign_odds = key_odds = exp_below(ask.epsilon / 2)
+        return cls.for_odds(key_odds, sign_odds, n_keys=ask.n_keys, word_bits=ask.word_bits)
 
     @classmethod
     def for_odds(

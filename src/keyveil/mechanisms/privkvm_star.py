@@ -25,18 +25,17 @@ from typing import Any, ClassVar, Self
 
 from keyveil.domain import Record, pick, words_for
 from keyveil.domain.record import FULL_LEVEL
-from keyveil.mechanisms.base import Allocation, Tick, Witness, check_size, choose
-from keyveil.mechanisms.channel import Exactness, Number, drawing_variance, share_variance
+from keyveil.mechanisms.base import Allocation, Ask, AsksOneKey, Calibration, Tick, Witness, check_size
 from keyveil.mechanisms.value_channel import ValueChannel
 from keyveil.mechanisms.values import Window
-from keyveil.numerics import WORD_BITS, ceil_div, exp_below, parse_epsilon
+from keyveil.numerics import WORD_BITS, ceil_div, exp_below
 from keyveil.report import ABSENT, Symbol
 
 BINS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IndexedBoundary:
+class IndexedBoundary(Calibration, AsksOneKey):
     """An index in clear, and ABSENT or a boundary about its key.
 
     >>> m = IndexedBoundary.for_epsilon(2, n_keys=10)
@@ -49,41 +48,25 @@ class IndexedBoundary:
 
     id: ClassVar[str] = "privkvm-star"
     allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.NAIVE,)
+    options: ClassVar[Mapping[str, Any]] = {"bins": BINS}
     small_options: ClassVar[Mapping[str, Any]] = {"bins": 2}
 
     def __post_init__(self) -> None:
         check_size(self.n_keys, 1)
 
     @classmethod
-    def for_epsilon(
-        cls,
-        epsilon: object,
-        *,
-        n_keys: int,
-        pairs_per_user: int = 1,
-        allocation: Allocation | None = None,
-        word_bits: int = WORD_BITS,
-        bins: int = BINS,
-        **_options: Any,
-    ) -> Self:
+    def calibrate(cls, ask: Ask) -> Self:
         """Half of `epsilon` for the key, half for the boundary; l plays no part."""
-        choose(allocation, cls.allocations)
-        check_size(n_keys, pairs_per_user)
-        odds = exp_below(parse_epsilon(epsilon) / 2)
-        window, words = Window(n_in=bins, width=1), 1 << word_bits
-        fake = ceil_div(words, bins * (odds + 1))
-        held = words - bins * fake
+        odds, bins = exp_below(ask.epsilon / 2), ask.options["bins"]
+        window = Window(n_in=bins, width=1)
+        fake = ceil_div(ask.words, bins * (odds + 1))
+        held = ask.words - bins * fake
         far = ceil_div(held, odds + bins - 1)
         near = held - (bins - 1) * far
-        channel = ValueChannel(window=window, near=near, far=far, fake=fake, word_bits=word_bits)
-        return cls(n_keys=n_keys, channel=channel)
+        channel = ValueChannel(window=window, near=near, far=far, fake=fake, word_bits=ask.word_bits)
+        return cls(n_keys=ask.n_keys, channel=channel)
 
     # --- the kernel ---
-
-    @property
-    def pairs_per_user(self) -> int:
-        """Records are not padded."""
-        return 1
 
     @property
     def word_bits(self) -> int:
@@ -116,7 +99,7 @@ class IndexedBoundary:
     def lift(self, answer: int, record: Record) -> Fraction:
         """Pr[symbol | record, index]."""
         index, symbol = divmod(answer, self.bins + 1)
-        level = next((pair.level for pair in record.pairs if pair.code == index), None)
+        level = record.level(index)
         if level is None:
             return self.channel.other(symbol)
         law = boundary_law(level, self.bins, self.word_bits)
@@ -143,7 +126,7 @@ class IndexedBoundary:
         """(bins + 1) * index + symbol."""
         choice, rounding, word = words
         index = pick(choice, self.n_keys, self.word_bits)
-        level = next((pair.level for pair in record.pairs if pair.code == index), None)
+        level = record.level(index)
         if level is None:
             return (self.bins + 1) * index + self.channel.hear_other(word)
         place = round_to_boundary(level, self.bins, rounding, self.word_bits)
@@ -160,11 +143,6 @@ class IndexedBoundary:
     def b(self) -> Fraction:
         """The channel's."""
         return self.channel.b
-
-    def variance(self, frequency: Number, asked: Number, users: Number, number: Exactness = float) -> Number:
-        """Exact given that `asked` of the `users` were asked about the key."""
-        noise = share_variance(number(self.a), number(self.b), frequency, asked)
-        return noise + drawing_variance(frequency, asked, users)
 
     def ticks(self, answer: int) -> Iterator[Tick]:
         """One key was asked; its boundary, if it was not silent."""

@@ -27,18 +27,26 @@ from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from keyveil.domain import Record, pick, sample_pair, sampling_law, words_for
-from keyveil.mechanisms.base import Allocation, Tick, Witness, check_size, choose, record_codes
-from keyveil.mechanisms.channel import Exactness, Number, share_variance
+from keyveil.mechanisms.base import (
+    Allocation,
+    Ask,
+    AsksEverybody,
+    Calibration,
+    Tick,
+    Witness,
+    check_size,
+    record_codes,
+)
 from keyveil.mechanisms.value_channel import ValueChannel
 from keyveil.mechanisms.values import Window, bin_of
-from keyveil.numerics import WORD_BITS, exp_below, parse_epsilon
+from keyveil.numerics import exp_below
 from keyveil.report import ABSENT, Row
 
 BINS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UeSw:
+class UeSw(Calibration, AsksEverybody):
     """Padding-and-sampling, then for every key and dummy ABSENT or an output of the square wave.
 
     >>> m = UeSw.for_epsilon(1, n_keys=10, bins=64)
@@ -52,34 +60,24 @@ class UeSw:
 
     id: ClassVar[str] = "ue-sw"
     allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.TIGHT,)
+    options: ClassVar[Mapping[str, Any]] = {"bins": BINS}
     small_options: ClassVar[Mapping[str, Any]] = {"bins": 2}
 
     def __post_init__(self) -> None:
         check_size(self.n_keys, self.pairs_per_user)
 
     @classmethod
-    def for_epsilon(
-        cls,
-        epsilon: object,
-        *,
-        n_keys: int,
-        pairs_per_user: int = 1,
-        allocation: Allocation | None = None,
-        word_bits: int = WORD_BITS,
-        bins: int = BINS,
-        **_options: Any,
-    ) -> Self:
+    def calibrate(cls, ask: Ask) -> Self:
         """The boldest instance of the paper's split whose privacy loss is at most `epsilon`."""
-        choose(allocation, cls.allocations)
-        half = parse_epsilon(epsilon) / 2
+        half = ask.epsilon / 2
         channel = ValueChannel.within(
             exp_below(2 * half),
-            window=Window.square_wave(half, bins),
+            window=Window.square_wave(half, ask.options["bins"]),
             value_odds=exp_below(half),
-            reported=1 << (word_bits - 1),
-            word_bits=word_bits,
+            reported=ask.words // 2,
+            word_bits=ask.word_bits,
         )
-        return cls(n_keys=n_keys, pairs_per_user=pairs_per_user, channel=channel)
+        return cls(n_keys=ask.n_keys, pairs_per_user=ask.pairs_per_user, channel=channel)
 
     # --- the kernel ---
 
@@ -170,10 +168,6 @@ class UeSw:
     def b(self) -> Fraction:
         """The channel's."""
         return self.channel.b
-
-    def variance(self, frequency: Number, asked: Number, users: Number, number: Exactness = float) -> Number:
-        """Exact for records of at most l pairs; everybody is asked."""
-        return share_variance(number(self.a), number(self.b), frequency, asked, self.pairs_per_user)
 
     def ticks(self, answer: Sequence[int]) -> Iterator[Tick]:
         """One output bin of every position that is not silent."""
