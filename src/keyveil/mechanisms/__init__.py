@@ -3,8 +3,9 @@
 Two channels say what a report tells about one key: `channel` (a sign) and `value_channel` (a number
 on a grid). `unary`, `response` and `indexed` are the shapes of a signed report; `pckv_ue`, `ks_ue`,
 `pckv_grr`, `privkv` and `kvue` are calibrations of them. `ue_sw`, `privkvm_star` and `boundary_bits`
-report values, `broadcast` is a later round of PrivKVM, `oracles` ask about keys alone, `apart` holds
-the baselines that perturb keys and values apart, `values` the value mechanisms without keys.
+report values, `broadcast` is a later round of PrivKVM, `keys_only` asks about keys by one of the
+`oracles`, `apart` holds the baselines that perturb keys and values apart, `values` the value
+mechanisms without keys.
 """
 
 from keyveil.mechanisms.apart import Apart
@@ -13,7 +14,8 @@ from keyveil.mechanisms.boundary_bits import IndexedBoundaryBits
 from keyveil.mechanisms.broadcast import BroadcastIndex
 from keyveil.mechanisms.channel import Channel, Exactness, Number
 from keyveil.mechanisms.indexed import SampledIndex
-from keyveil.mechanisms.oracles import Bits, EncodedOracle, Hashed, OwnKey, RecordSize, Response
+from keyveil.mechanisms.keys_only import EncodedOracle, OwnKey, RecordSize
+from keyveil.mechanisms.oracles import Bits, Hashed, Response
 from keyveil.mechanisms.privkvm_star import IndexedBoundary
 from keyveil.mechanisms.registry import REGISTRY, SAME_REPORTS, SEVERAL_ROUNDS, build, find
 from keyveil.mechanisms.response import SignedResponse

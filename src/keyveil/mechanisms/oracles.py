@@ -1,15 +1,9 @@
 """Frequency oracles: noisy answers about one symbol of a finite alphabet.
 
-A record becomes one symbol by an encoder, and the symbol is told by an oracle. Both are small and
-meet only here.
-
-    OwnKey       one of the user's keys, evenly; a symbol of its own for users who hold nothing
-    RecordSize   how many pairs there are, cut at the largest size that is told apart
-
-    grr   randomized response: the symbol with chance keep, each other with chance lie
-    oue   one bit per symbol: the own bit shows with chance 1/2, any other with chance 1/(E + 1)
-    sue   one bit per symbol, flipped symmetrically with odds e**(epsilon/2): basic RAPPOR
-    olh   a public hash sends symbols to g = e**epsilon + 1 buckets; the bucket goes through grr
+    Response   grr: the symbol with chance keep, each other with chance lie
+    Bits       oue: one bit per symbol, the own one shows with chance 1/2, any other with 1/(E + 1)
+               sue: flipped symmetrically with odds e**(epsilon/2), as in basic RAPPOR
+    Hashed     olh: a public hash sends symbols to g = e**epsilon + 1 buckets; the bucket goes through grr
 
 Support counts (reports that speak for a symbol) have mean n (b + (a - b) share), so debiasing is one
 subtraction and one division, whatever the oracle. The loss needs no assumption on the hash.
@@ -25,88 +19,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol, Self
+from typing import Protocol, Self
 
-from keyveil.domain import Record, pick, sample_pair, sampling_law, words_for
+from keyveil.domain import pick, words_for
 from keyveil.errors import MechanismError
-from keyveil.mechanisms.base import Answer, Ask, AsksEverybody, Calibration, Tick, Witness, check_size
+from keyveil.mechanisms.base import Answer
 from keyveil.numerics import WORD_BITS, ceil_div, exp_below, parse_epsilon
 from keyveil.report import Layout, Row, Symbol
 
 COHORTS = 1 << 16
 _MASK = (1 << 64) - 1
-
-# --- encoders: from a record to a symbol ---
-
-
-class Encoder(Protocol):
-    """From a record to one symbol."""
-
-    @property
-    def n_keys(self) -> int:
-        """How many keys a record may hold."""
-
-    @property
-    def n_symbols(self) -> int:
-        """How many symbols there are."""
-
-    def draw(self, record: Record, word: int, word_bits: int) -> int:
-        """The record's symbol."""
-
-    def law(self, record: Record, word_bits: int) -> Mapping[int, Fraction]:
-        """The exact chance of each symbol."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnKey:
-    """One of the user's keys, evenly; the symbol n_keys for a user who holds nothing."""
-
-    n_keys: int
-
-    def __post_init__(self) -> None:
-        check_size(self.n_keys, 1)
-
-    @property
-    def n_symbols(self) -> int:
-        """The keys, and "nothing"."""
-        return self.n_keys + 1
-
-    def draw(self, record: Record, word: int, word_bits: int) -> int:
-        """A held key's code, or n_keys."""
-        sampled = sample_pair(record, 1, word, word_bits)
-        return self.n_keys if sampled is None else sampled.code
-
-    def law(self, record: Record, word_bits: int) -> Mapping[int, Fraction]:
-        """1/s for each of s held keys."""
-        held, nothing = sampling_law(record, 1, word_bits)
-        return {pair.code: chance for pair, chance in held} | {self.n_keys: nothing}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordSize:
-    """How many pairs a record holds, cut at `largest`."""
-
-    n_keys: int
-    largest: int
-
-    @property
-    def n_symbols(self) -> int:
-        """0 to `largest`."""
-        return self.largest + 1
-
-    def draw(self, record: Record, word: int, word_bits: int) -> int:
-        """The size; takes a word like every encoder, and does not look at it."""
-        return min(len(record.pairs), self.largest)
-
-    def law(self, record: Record, word_bits: int) -> Mapping[int, Fraction]:
-        """Certain."""
-        return {min(len(record.pairs), self.largest): Fraction(1)}
-
-
-# --- oracles: from a symbol to an answer ---
 
 
 class Oracle(Protocol):
@@ -420,163 +345,3 @@ def _mix(x: int) -> int:
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
     return x ^ (x >> 31)
-
-
-# --- the two together ---
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncodedOracle(Calibration, AsksEverybody):
-    """A mechanism: a record's symbol, told by an oracle. Words: symbol, then the oracle's."""
-
-    encoder: Encoder
-    oracle: Oracle
-
-    id: ClassVar[str] = "encoded-oracle"
-
-    def __post_init__(self) -> None:
-        if self.encoder.n_symbols != self.oracle.n_symbols:
-            raise MechanismError(
-                f"an encoder of {self.encoder.n_symbols} symbols needs an oracle of as many, "
-                f"got {self.oracle.n_symbols}"
-            )
-
-    @property
-    def n_keys(self) -> int:
-        """The encoder's."""
-        return self.encoder.n_keys
-
-    @property
-    def pairs_per_user(self) -> int:
-        """Records are not padded."""
-        return 1
-
-    @property
-    def word_bits(self) -> int:
-        """The oracle's."""
-        return self.oracle.word_bits
-
-    # --- the kernel ---
-
-    @property
-    def loss(self) -> Fraction:
-        """The oracle's: an encoder only mixes symbols."""
-        return self.oracle.loss
-
-    def witness(self) -> Witness:
-        """One pair against none."""
-        first, second = Record.of({0: 1.0}), Record.of({})
-        return Witness(first, second, self.oracle.telling(self._likeliest(first), self._likeliest(second)))
-
-    def _likeliest(self, record: Record) -> int:
-        law = self.encoder.law(record, self.word_bits)
-        return max(law, key=law.__getitem__)
-
-    def answers(self) -> Iterator[Answer]:
-        """The oracle's."""
-        return self.oracle.answers()
-
-    def probability(self, answer: Answer, record: Record) -> Fraction:
-        """Pr[answer | record]."""
-        law = self.encoder.law(record, self.word_bits)
-        return sum((c * self.oracle.probability(answer, s) for s, c in law.items() if c), Fraction(0))
-
-    def lift(self, answer: Answer, record: Record) -> Fraction:
-        """The oracle's, mixed."""
-        law = self.encoder.law(record, self.word_bits)
-        return sum((c * self.oracle.lift(answer, s) for s, c in law.items() if c), Fraction(0))
-
-    # --- the client's side ---
-
-    @property
-    def n_words(self) -> int:
-        """One for the encoder."""
-        return 1 + self.oracle.n_words
-
-    @property
-    def layout(self) -> Layout:
-        """The oracle's."""
-        return self.oracle.layout
-
-    def perturb(self, record: Record, words: Sequence[int]) -> Answer:
-        """The oracle's answer about the record's symbol."""
-        return self.oracle.perturb(self.encoder.draw(record, words[0], self.word_bits), words[1:])
-
-    # --- the collector's side ---
-
-    def ticks(self, answer: Answer) -> Iterator[Tick]:
-        """Every symbol that the answer supports."""
-        for symbol in range(self.oracle.n_symbols):
-            if self.oracle.supports(answer, symbol):
-                yield "support", (symbol,)
-
-    def resembles(self, answer: Answer, witness: Witness) -> bool:
-        """Speaks for the first record's symbol and not for the second's."""
-        one, two = self._likeliest(witness.first), self._likeliest(witness.second)
-        return self.oracle.supports(answer, one) and not self.oracle.supports(answer, two)
-
-    @property
-    def a(self) -> Fraction:
-        """The oracle's."""
-        return self.oracle.a
-
-    @property
-    def b(self) -> Fraction:
-        """The oracle's."""
-        return self.oracle.b
-
-
-class Grr(EncodedOracle):
-    """grr over the user's own keys.
-
-    >>> m = Grr.for_epsilon(1, n_keys=3)
-    >>> round(float(m.oracle.a), 4), round(float(m.oracle.b), 4)
-    (0.4754, 0.1749)
-    """
-
-    __slots__ = ()
-    id: ClassVar[str] = "grr"
-
-    @classmethod
-    def calibrate(cls, ask: Ask) -> Self:
-        """The most truthful response; l plays no part."""
-        oracle = Response.for_epsilon(ask.epsilon, ask.n_keys + 1, ask.word_bits)
-        return cls(encoder=OwnKey(n_keys=ask.n_keys), oracle=oracle)
-
-
-class Oue(EncodedOracle):
-    """oue over the user's own keys.
-
-    >>> m = Oue.for_epsilon(1, n_keys=3)
-    >>> round(float(m.oracle.a), 4), round(float(m.oracle.b), 4)
-    (0.5, 0.2689)
-    """
-
-    __slots__ = ()
-    id: ClassVar[str] = "oue"
-
-    @classmethod
-    def calibrate(cls, ask: Ask) -> Self:
-        """The most truthful bits; l plays no part."""
-        oracle = Bits.oue(ask.epsilon, ask.n_keys + 1, ask.word_bits)
-        return cls(encoder=OwnKey(n_keys=ask.n_keys), oracle=oracle)
-
-
-class Olh(EncodedOracle):
-    """olh over the user's own keys.
-
-    >>> m = Olh.for_epsilon(1, n_keys=3)
-    >>> m.oracle.buckets, round(float(m.oracle.a), 4)
-    (4, 0.4754)
-    """
-
-    __slots__ = ()
-    id: ClassVar[str] = "olh"
-    options: ClassVar[Mapping[str, Any]] = {"cohorts": COHORTS}
-    small_options: ClassVar[Mapping[str, Any]] = {"cohorts": 4}
-
-    @classmethod
-    def calibrate(cls, ask: Ask) -> Self:
-        """The most truthful bucket; l plays no part."""
-        oracle = Hashed.for_epsilon(ask.epsilon, ask.n_keys + 1, ask.word_bits, ask.options["cohorts"])
-        return cls(encoder=OwnKey(n_keys=ask.n_keys), oracle=oracle)

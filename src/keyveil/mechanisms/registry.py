@@ -16,9 +16,9 @@ from keyveil.mechanisms.apart import KrrHarmony, OueHarmony, RapporHarmony
 from keyveil.mechanisms.base import Allocation, Calibrated, Mechanism
 from keyveil.mechanisms.boundary_bits import IndexedBoundaryBits
 from keyveil.mechanisms.broadcast import BroadcastIndex
+from keyveil.mechanisms.keys_only import Grr, Olh, Oue
 from keyveil.mechanisms.ks_ue import KsUe
 from keyveil.mechanisms.kvue import KvUe
-from keyveil.mechanisms.oracles import Grr, Olh, Oue
 from keyveil.mechanisms.pckv_grr import PckvGrr
 from keyveil.mechanisms.pckv_ue import PckvUe
 from keyveil.mechanisms.privkv import PrivKv

@@ -31,7 +31,7 @@ from keyveil.estimate import Estimates, clip, estimate
 from keyveil.mechanisms import Bits, EncodedOracle, Mechanism, RecordSize, Response
 from keyveil.mechanisms.base import check_size
 from keyveil.mechanisms.channel import share
-from keyveil.mechanisms.oracles import Olh
+from keyveil.mechanisms.keys_only import Olh
 from keyveil.mechanisms.pckv_grr import PckvGrr
 from keyveil.numerics import parse_epsilon
 from keyveil.protocols.base import Outcome, Round, check_answer, require_reports, split_groups
