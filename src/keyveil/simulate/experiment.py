@@ -60,6 +60,7 @@ def run(
     top: int = 50,
     post: str = PUBLISHED,
     options: Mapping[str, Any] | None = None,
+    subset: float = 0.3,
     progress: Callable[[str], None] = lambda _label: None,
 ) -> list[Cell]:
     """Every mechanism at every epsilon; a cell's draws depend on the seed and on that cell alone.
@@ -96,7 +97,7 @@ def run(
             for repeat in range(repeats):
                 rng = insecure_generator(seed, zlib.crc32(f"{name} {epsilon}".encode()), repeat)
                 outcome = play(protocol, population, rng)
-                runs.append(measure(truth, finish(outcome), top, outcome.distribution))
+                runs.append(measure(truth, finish(outcome), top, outcome.distribution, subset=subset))
                 progress(f"{name} at epsilon {epsilon:g}")
             cells.append(
                 Cell(

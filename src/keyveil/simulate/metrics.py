@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from keyveil.estimate import Distribution, Estimates
-from keyveil.simulate.population import Floats, Ints, Population
+from keyveil.simulate.population import Floats, Ints, Population, insecure_generator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +23,11 @@ class Errors:
     mean_mse: float
     frequency_mse_top: float
     mean_mse_top: float
+    mean_mae: float
     frequency_mae: float
     frequency_relative_error_top: float
+    subset_mse: float
+    """Squared error of the total frequency of random subsets of the keys, over twenty fixed subsets."""
     precision_top: float
     ncr_top: float
     correlation: float
@@ -81,8 +84,18 @@ class Truth:
 EDGES = np.linspace(-1, 1, 257)[1:-1]
 
 
-def measure(truth: Truth, estimates: Estimates, top: int, distribution: Distribution | None = None) -> Errors:
-    """The errors of one run; an undefined estimate of a mean counts as 0, the middle of the range."""
+def measure(
+    truth: Truth,
+    estimates: Estimates,
+    top: int,
+    distribution: Distribution | None = None,
+    *,
+    subset: float = 0.3,
+) -> Errors:
+    """The errors of one run; an undefined estimate of a mean counts as 0, the middle of the range.
+
+    `subset` is the share of keys in the subsets whose total frequency is scored.
+    """
     frequency, mean = truth.frequency, truth.mean
     off = estimates.frequency - frequency
     guessed_mean = np.nan_to_num(estimates.mean, nan=0.0)
@@ -97,8 +110,10 @@ def measure(truth: Truth, estimates: Estimates, top: int, distribution: Distribu
         mean_mse=float(np.nanmean(mean_off**2)),
         frequency_mse_top=float(np.mean(off[best] ** 2)),
         mean_mse_top=float(np.mean(mean_off[held_best] ** 2)),
+        mean_mae=float(np.nanmean(np.abs(mean_off))),
         frequency_mae=float(np.mean(np.abs(off))),
         frequency_relative_error_top=float(np.mean(np.abs(off[held_best]) / frequency[held_best])),
+        subset_mse=_subset_mse(off, subset),
         precision_top=np.intersect1d(best, guess).size / top,
         ncr_top=ncr(best, guess),
         correlation=_pearson(estimates.frequency[held], guessed_mean[held]),
@@ -127,6 +142,12 @@ def _distances(
         float(apart[best].mean()),
         float(np.mean((variance[held] - truth.variance[held]) ** 2)),
     )
+
+
+def _subset_mse(off: Floats, subset: float) -> float:
+    rng = insecure_generator(off.size)
+    size = max(1, round(subset * off.size))
+    return float(np.mean([off[rng.permutation(off.size)[:size]].sum() ** 2 for _ in range(20)]))
 
 
 def _pearson(one: Floats, other: Floats) -> float:
