@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keyveil.cli.settings import parse_settings, set_option
+from keyveil.cli.settings import set_option
 
 if TYPE_CHECKING:
     from keyveil.audit import ProtocolCertificate
@@ -45,11 +45,11 @@ def audit(
     """
     from keyveil.audit import certify_protocol
     from keyveil.numerics import parse_epsilon
-    from keyveil.protocols import build_protocol
+    from keyveil.protocols import build_protocol, parse_options
 
     budget = float(parse_epsilon(epsilon, where="--epsilon"))
     protocol = build_protocol(
-        mechanism, budget, n_keys=keys, pairs_per_user=pairs_per_user, **parse_settings(settings)
+        mechanism, budget, n_keys=keys, pairs_per_user=pairs_per_user, **parse_options(settings)
     )
     certificate = certify_protocol(protocol)
     bound = _proved(certificate, trials) if trials else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from keyveil.cli.settings import parse_settings, set_option
+from keyveil.cli.settings import set_option
 from keyveil.errors import BudgetError, DomainError, MechanismError
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def simulate(
     """
     from keyveil.cli.console import progress
     from keyveil.numerics import parse_epsilon
+    from keyveil.protocols import parse_options
     from keyveil.simulate import run
     from keyveil.simulate.pairs import read_pairs
 
@@ -83,7 +84,7 @@ def simulate(
             seed=seed,
             top=top,
             post=post,
-            options=parse_settings(settings),
+            options=parse_options(settings),
             progress=lambda label: advance(label=label),
         )
     if out is not None:

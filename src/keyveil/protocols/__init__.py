@@ -3,6 +3,7 @@
 from keyveil.protocols.base import EVERYBODY, Outcome, Round, Rounds, split_groups, total_loss
 from keyveil.protocols.ks_grr import KsGrr
 from keyveil.protocols.one_round import OneRound, PrivKvEm, PrivKvMle, UnarySquareWave
+from keyveil.protocols.options import parse_options
 from keyveil.protocols.privkvm import PrivKvm, PrivKvmPlus, PrivKvmVirtual
 from keyveil.protocols.registry import METHODS, Method, build_protocol, find_method
 from keyveil.protocols.star import PrivKvmStar
@@ -25,6 +26,7 @@ __all__ = [
     "UnarySquareWave",
     "build_protocol",
     "find_method",
+    "parse_options",
     "split_groups",
     "total_loss",
 ]

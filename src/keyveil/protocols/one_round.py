@@ -154,8 +154,11 @@ class UnarySquareWave(OneRound):
 
     likelihood: bool = True
     smooth: bool = True
-    only: tuple[int, ...] = ()
+    only: tuple[int, ...] | int = ()
     id: ClassVar[str] = "ue-sw"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "only", (self.only,) if isinstance(self.only, int) else tuple(self.only))
 
     def _finish(self, tally: Tally) -> Outcome:
         mechanism = self.mechanism
@@ -165,7 +168,7 @@ class UnarySquareWave(OneRound):
         everything = _frequencies(mechanism, tally, tally.cells["bins"].sum(axis=1))
         consistent = project(everything.frequency, l)[:d]
         sampled = np.clip(consistent / l, 0.0, 1.0)
-        wanted = np.array(self.only, dtype=np.int64) if self.only else np.arange(d)
+        wanted = np.array(self.only, dtype=np.int64) if self.only != () else np.arange(d)
         heard, fake = outputs[wanted], fake_share(mechanism.channel, sampled[wanted])
         if not self.likelihood:
             heard = subtract_fakes(heard, n * (1 - sampled[wanted]) * float(mechanism.b))

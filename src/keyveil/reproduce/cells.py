@@ -1,0 +1,184 @@
+"""Cells: one method at one point of one figure, simulated, and kept on disk.
+
+A cell's key is a hash of everything that decides its numbers: population, method, parameters, seed
+and the package's own source. What is on disk under that key is the result; a file that cannot be
+read is made again. Files appear whole or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+import keyveil
+from keyveil.errors import PairsError
+from keyveil.mechanisms import SampledIndex, SignedResponse, SignedUnary
+from keyveil.protocols import build_protocol
+from keyveil.reproduce.experiments import Figure, Source, method_of
+from keyveil.simulate import Population, run
+from keyveil.simulate.datasets import SYNTHETIC
+from keyveil.simulate.pairs import read_pairs
+
+SEED = 2026
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """What one cell asks for."""
+
+    source: Source
+    method: str
+    epsilon: float
+    pairs_per_user: int
+    top: int
+    subset: float
+    repeats: int
+    post: str
+    theory: bool
+
+    def key(self) -> str:
+        """A hash of the point, the seed and the code."""
+        said = json.dumps([asdict(self), SEED, code_version()], sort_keys=True, default=dict)
+        return hashlib.sha256(said.encode()).hexdigest()[:24]
+
+
+def points(figure: Figure, source: Source) -> dict[tuple[str, float], Point]:
+    """Every cell of a figure, by method and swept value."""
+    return {
+        (method, value): _point(figure, source, method, value)
+        for method in figure.methods
+        for value in figure.values
+    }
+
+
+def _point(figure: Figure, source: Source, method: str, value: float) -> Point:
+    swept: dict[str, Any] = {
+        name: getattr(figure, name) for name in ("epsilon", "pairs_per_user", "top", "subset")
+    }
+    size = dict(source.size)
+    if figure.sweep in ("keys", "users"):
+        size[figure.sweep] = int(value)
+    else:
+        swept[figure.sweep] = value if figure.sweep in ("epsilon", "subset") else int(value)
+    placed = Source(**{**asdict(source), "size": size})
+    return Point(
+        source=placed,
+        method=method,
+        repeats=figure.repeats,
+        post=figure.post,
+        theory=figure.theory,
+        **swept,
+    )
+
+
+def solve(point: Point, cache_folder: Path, data: Path | None) -> dict[str, Any]:
+    """The cell's numbers, from disk or by simulation."""
+    path = cache_folder / f"{point.key()}.parquet"
+    kept = _read(path)
+    if kept is not None:
+        return kept
+    people = population(point.source, data)
+    name, options = method_of(point.method)
+    cell = run(
+        people,
+        [name],
+        [point.epsilon],
+        pairs_per_user=point.pairs_per_user,
+        repeats=point.repeats,
+        seed=SEED,
+        top=point.top,
+        post=point.post,
+        options=options,
+        subset=point.subset,
+    )[0]
+    fields = {**cell.to_fields(), "mechanism": point.method, **_theory(point, people)}
+    _write(path, fields)
+    return fields
+
+
+@lru_cache(maxsize=2)
+def _synthetic(name: str, size: tuple[tuple[str, int], ...]) -> Population:
+    return SYNTHETIC[name](**dict(size))
+
+
+@lru_cache(maxsize=4)
+def _file(path: Path) -> Population:
+    return read_pairs(path)
+
+
+def population(source: Source, data: Path | None) -> Population:
+    """The people of a source; a missing file says what to supply."""
+    if source.synthetic:
+        return _synthetic(source.synthetic, tuple(sorted(source.size.items())))
+    if data is None or not (data / source.file).is_file():
+        raise PairsError(f"needs {source.file}; pass --data FOLDER with that file of pairs")
+    return _file(data / source.file)
+
+
+def _theory(point: Point, people: Population) -> dict[str, float]:
+    """Expected squared errors without clipping, from the mechanism's own variance; first order for means."""
+    name, options = method_of(point.method)
+    if not point.theory:
+        return {}
+    protocol = build_protocol(
+        name, point.epsilon, n_keys=people.n_keys, pairs_per_user=point.pairs_per_user, **options
+    )
+    mechanism = protocol.start("theory").mechanism
+    if not isinstance(mechanism, (SignedUnary, SignedResponse, SampledIndex)) or name not in mechanism_ids():
+        return {}
+    truth, mean = people.frequency(), people.mean()
+    asked = mechanism.expected_asked(people.n_users)
+    held = truth > 0
+    variance = mechanism.variance(truth, asked, people.n_users)
+    of_means = mechanism.channel.mean_variance(truth[held], mean[held], asked, mechanism.pairs_per_user)
+    return {"frequency_mse_theory": float(np.mean(variance)), "mean_mse_theory": float(np.mean(of_means))}
+
+
+def mechanism_ids() -> tuple[str, ...]:
+    """Methods whose means are debiased as the theory assumes."""
+    return (
+        "privkv",
+        "kvue",
+        "pckv-ue",
+        "pckv-grr",
+        "ks-ue",
+        "pckv-ue:naive",
+        "pckv-ue:tight",
+        "pckv-grr:naive",
+        "pckv-grr:tight",
+    )
+
+
+@cache
+def code_version() -> str:
+    """A hash of the package's source: results of other code are not taken for this one's."""
+    root = Path(keyveil.__file__).parent
+    digest = hashlib.sha256()
+    for folder in ("numerics", "domain", "mechanisms", "tally", "estimate", "protocols", "simulate"):
+        for path in sorted((root / folder).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        rows = pyarrow.parquet.read_table(path).to_pylist()
+    except (FileNotFoundError, pa.ArrowInvalid, OSError):
+        return None
+    return rows[0] if len(rows) == 1 else None
+
+
+def _write(path: Path, fields: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_suffix(f".{os.getpid()}.half")
+    pyarrow.parquet.write_table(pa.Table.from_pylist([fields]), half)
+    half.replace(path)

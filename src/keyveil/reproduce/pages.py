@@ -1,0 +1,155 @@
+"""Pages: one self-contained HTML file a paper and an index, with inline SVG and no outside assets."""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import matplotlib as mpl
+from markupsafe import Markup
+from matplotlib.figure import Figure as Canvas
+
+from keyveil.reproduce.experiments import Figure, Paper
+from keyveil.reproduce.verdicts import SKIPPED, Cells, Verdict
+
+# Colours that stay apart for colour-blind readers (Okabe and Ito), and markers for print.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
+_MARKERS = "osD^vP*X"
+
+AXES = {
+    "epsilon": "epsilon",
+    "keys": "number of keys",
+    "users": "number of users",
+    "pairs_per_user": "padding length",
+    "top": "size of the top",
+    "subset": "share of keys in the subset",
+    "frequency_mse": "MSE of frequency",
+    "mean_mse": "MSE of means",
+    "frequency_mse_top": "MSE of frequency, top keys",
+    "mean_mse_top": "MSE of means, top keys",
+    "mean_mae": "absolute error of means",
+    "frequency_mae": "absolute error of frequency",
+    "frequency_relative_error_top": "relative error of frequency, top keys",
+    "precision_top": "share of the top keys found",
+    "ncr_top": "NCR of the top keys",
+    "subset_mse": "MSE of subset frequency",
+    "wasserstein": "Wasserstein distance",
+    "variance_mse": "MSE of variances",
+    "correlation": "correlation of frequency and mean",
+}
+_LINEAR = ("precision_top", "ncr_top", "correlation")
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """A paper's evaluation as far as it was run."""
+
+    paper: Paper
+    cells: dict[str, Cells] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    verdicts: list[Verdict] = field(default_factory=list)
+
+
+def write_pages(results: list[Result], folder: Path, *, quick: bool) -> list[Path]:
+    """One page a paper and the index; returns what was written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = jinja2.Environment(
+        loader=jinja2.PackageLoader("keyveil.reproduce", "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    written = []
+    for result in results:
+        figures = [_shown(result, figure) for figure in result.paper.figures]
+        page = pages.get_template("paper.html").render(
+            paper=result.paper, verdicts=result.verdicts, figures=figures, quick=quick, skipped_fate=SKIPPED
+        )
+        written.append(folder / f"{result.paper.id}.html")
+        written[-1].write_text(page, encoding="utf-8")
+    index = pages.get_template("index.html").render(results=results, quick=quick, skipped_fate=SKIPPED)
+    written.append(folder / "index.html")
+    written[-1].write_text(index, encoding="utf-8")
+    return written
+
+
+def _shown(result: Result, figure: Figure) -> dict[str, Any]:
+    cells = result.cells.get(figure.id, {})
+    return {
+        "figure": figure,
+        "source": result.paper.sources[figure.population].label,
+        "skipped": result.skipped.get(figure.id, ""),
+        "plots": [] if not cells else [_plot(figure, metric, cells) for metric in figure.metrics],
+        "table": _table(figure, cells) if figure.printed and cells else None,
+    }
+
+
+def _plot(figure: Figure, metric: str, cells: Cells) -> dict[str, Any]:
+    """An inline SVG and the words that stand for it."""
+    canvas = Canvas(figsize=(5.6, 3.9), layout="constrained")
+    axes = canvas.subplots()
+    for place, method in enumerate(figure.methods):
+        found = [(value, cells[method, value]) for value in figure.values if (method, value) in cells]
+        found = [(value, cell) for value, cell in found if cell.get(metric) is not None]
+        if not found:
+            continue
+        colour = _COLOURS[place % len(_COLOURS)]
+        axes.errorbar(
+            [value for value, _ in found],
+            [cell[metric] for _, cell in found],
+            yerr=[1.96 * (cell[f"{metric}_se"] or 0.0) for _, cell in found],
+            label=method,
+            color=colour,
+            marker=_MARKERS[place % len(_MARKERS)],
+            capsize=3,
+        )
+        theory = [(value, cell.get(f"{metric}_theory")) for value, cell in found]
+        if any(expected is not None for _, expected in theory):
+            axes.plot(*zip(*theory, strict=True), color=colour, linestyle="--", linewidth=1)
+    if metric not in _LINEAR and axes.lines:
+        axes.set_yscale("log")
+    if figure.sweep in ("users", "keys") and len(figure.values) > 1:
+        axes.set_xscale("log")
+    axes.set_xlabel(AXES[figure.sweep])
+    axes.set_ylabel(AXES.get(metric, metric))
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, fontsize=8)
+    out = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": f"keyveil {figure.id} {metric}", "svg.fonttype": "none"}):
+        canvas.savefig(out, format="svg", metadata={"Date": None})
+    svg = out.getvalue()
+    return {"svg": Markup(svg[svg.index("<svg") :]), "alt": _in_words(figure, metric, cells)}  # noqa: S704
+
+
+def _in_words(figure: Figure, metric: str, cells: Cells) -> str:
+    """The first and last point of every curve, for those who do not see the plot."""
+    first, last = figure.values[0], figure.values[-1]
+    parts = []
+    for method in figure.methods:
+        ends = [cells.get((method, value), {}).get(metric) for value in (first, last)]
+        if all(end is not None for end in ends):
+            parts.append(f"{method} from {ends[0]:.3g} to {ends[1]:.3g}")
+    name = AXES.get(metric, metric)
+    return f"{name} against {AXES[figure.sweep]}, from {first:g} to {last:g}: {'; '.join(parts)}."
+
+
+def _table(figure: Figure, cells: Cells) -> dict[str, Any]:
+    """Ours and the printed numbers side by side, for the first metric, in the paper's unit of 1e-4."""
+    metric = figure.metrics[0]
+    rows = []
+    for place, value in enumerate(figure.values):
+        ours = [_number(cells.get((method, value), {}), metric) for method in figure.methods]
+        rows.append((f"{value:g}", [*ours, *(f"{row[place]:g}" for row in figure.printed.values())]))
+    return {"head": [*figure.methods, *(f"paper: {label}" for label in figure.printed)], "rows": rows}
+
+
+def _number(cell: dict[str, Any], metric: str) -> str:
+    value, error = cell.get(metric), cell.get(f"{metric}_se")
+    if value is None:
+        return "-"
+    return f"{1e4 * value:.4g}" + ("" if error is None or math.isnan(error) else f" ± {1e4 * error:.2g}")

@@ -1,0 +1,78 @@
+"""Verdicts: what a paper claims, against what was measured here.
+
+`below`: at every point (or only those the claim is about) each method of `lower` is compared with each
+of `upper`. The claim holds if no point contradicts it by more than two standard errors and at least
+half of them support it by more than two; it does not hold otherwise.
+
+`theory`: measured errors of methods with a theory curve lie within three standard errors of it; to be
+asked only of figures without clipping.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from keyveil.reproduce.experiments import Claim, Figure
+
+HOLDS, CORRECTED, FAILS, SKIPPED = "holds", "holds with correction", "does not hold", "skipped"
+
+Cells = dict[tuple[str, float], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A claim's fate and the numbers behind it."""
+
+    claim: Claim
+    fate: str
+    evidence: str
+
+
+def judge(claim: Claim, figure: Figure, cells: Cells) -> Verdict:
+    """The verdict on one claim."""
+    if not cells:
+        return Verdict(claim=claim, fate=SKIPPED, evidence="its figure was not run")
+    evidence, holds = (_theory if claim.kind == "theory" else _below)(claim, figure, cells)
+    fate = (CORRECTED if claim.correction else HOLDS) if holds else FAILS
+    return Verdict(claim=claim, fate=fate, evidence=evidence)
+
+
+def _below(claim: Claim, figure: Figure, cells: Cells) -> tuple[str, bool]:
+    ratios, support, against, compared = [], 0, 0, 0
+    for value in claim.only or figure.values:
+        for low in claim.lower:
+            for high in claim.upper:
+                one, other = cells.get((low, value)), cells.get((high, value))
+                if one is None or other is None:
+                    continue
+                compared += 1
+                gap = other[claim.metric] - one[claim.metric]
+                error = math.hypot(one[f"{claim.metric}_se"] or 0.0, other[f"{claim.metric}_se"] or 0.0)
+                support += gap > 2 * error
+                against += gap < -2 * error
+                if other[claim.metric]:
+                    ratios.append(one[claim.metric] / other[claim.metric])
+    if not compared:
+        return "nothing to compare", False
+    spread = f"ratio {min(ratios):.3g} to {max(ratios):.3g}; " if ratios else ""
+    evidence = f"{spread}{support} of {compared} comparisons clearly for it, {against} clearly against"
+    return evidence, against == 0 and 2 * support >= compared
+
+
+def _theory(claim: Claim, figure: Figure, cells: Cells) -> tuple[str, bool]:
+    inside = compared = 0
+    worst = 0.0
+    for cell in cells.values():
+        expected, error = cell.get(f"{claim.metric}_theory"), cell.get(f"{claim.metric}_se")
+        if expected is None or not error:
+            continue
+        compared += 1
+        z = abs(cell[claim.metric] - expected) / error
+        worst = max(worst, z)
+        inside += z <= 3
+    return (
+        f"{inside} of {compared} within three standard errors, farthest {worst:.1f}",
+        inside == compared > 0,
+    )
