@@ -32,7 +32,7 @@ def test_help_answers_at_once():
         shown = keyveil("--help")
         took.append(time.perf_counter() - started)
     assert shown.returncode == 0
-    assert all(name in shown.stdout for name in ("demo", "mechanisms", "audit", "simulate"))
+    assert all(name in shown.stdout for name in ("demo", "mechanisms", "audit", "simulate", "reproduce"))
     assert min(took) < 0.25
 
 
@@ -109,6 +109,13 @@ def test_simulate_prints_a_table_with_standard_errors(pairs):
     assert shown.stderr == ""
 
 
+def test_reproduce_writes_a_page_and_says_what_was_skipped(tmp_path):
+    shown = keyveil("reproduce", "kskv", "--quick", "--out", tmp_path)
+    assert shown.returncode == 0
+    assert "kskv" in shown.stdout
+    assert (tmp_path / "index.html").is_file()
+
+
 def test_the_demo_runs_to_its_end():
     shown = keyveil("demo", "--users", 500, "--once")
     assert shown.returncode == 0
@@ -155,6 +162,7 @@ BAD = {
         ("simulate", "PAIRS", "--mechanism", "kvue", "--epsilon", "1", "--post", "clop"),
         'did you mean "clip"?',
     ),
+    "unknown paper": (("reproduce", "pckvv", "--out", "pages"), 'unknown paper "pckvv"; expected pckv'),
     "repeats": (
         ("simulate", "PAIRS", "--mechanism", "kvue", "--epsilon", "1", "--repeats", "0"),
         "repeats must be at least 1",

@@ -18,6 +18,9 @@ from keyveil.reproduce.experiments import Claim, Figure
 
 HOLDS, CORRECTED, FAILS, SKIPPED = "holds", "holds with correction", "does not hold", "skipped"
 
+# Contradictions that are named one by one.
+SHOWN = 3
+
 Cells = dict[tuple[str, float], dict[str, Any]]
 
 
@@ -40,7 +43,9 @@ def judge(claim: Claim, figure: Figure, cells: Cells) -> Verdict:
 
 
 def _below(claim: Claim, figure: Figure, cells: Cells) -> tuple[str, bool]:
-    ratios, support, against, compared = [], 0, 0, 0
+    support, compared = 0, 0
+    ratios: list[float] = []
+    against: list[str] = []
     for value in claim.only or figure.values:
         for low in claim.lower:
             for high in claim.upper:
@@ -51,14 +56,19 @@ def _below(claim: Claim, figure: Figure, cells: Cells) -> tuple[str, bool]:
                 gap = other[claim.metric] - one[claim.metric]
                 error = math.hypot(one[f"{claim.metric}_se"] or 0.0, other[f"{claim.metric}_se"] or 0.0)
                 support += gap > 2 * error
-                against += gap < -2 * error
-                if other[claim.metric]:
+                if gap < -2 * error:
+                    against.append(f"{low} over {high} at {value:g}")
+                if other[claim.metric] > 0:
                     ratios.append(one[claim.metric] / other[claim.metric])
     if not compared:
         return "nothing to compare", False
-    spread = f"ratio {min(ratios):.3g} to {max(ratios):.3g}; " if ratios else ""
-    evidence = f"{spread}{support} of {compared} comparisons clearly for it, {against} clearly against"
-    return evidence, against == 0 and 2 * support >= compared
+    # A ratio says something of errors, nothing of a correlation that may be 0.
+    spread = (
+        f"ratio {min(ratios):.3g} to {max(ratios):.3g}; " if ratios and claim.metric != "correlation" else ""
+    )
+    contrary = f", {len(against)} against ({'; '.join(against[:SHOWN])}{', ...' * (len(against) > SHOWN)})"
+    evidence = f"{spread}{support} of {compared} comparisons clearly for it{contrary if against else ''}"
+    return evidence, not against and 2 * support >= compared
 
 
 def _theory(claim: Claim, figure: Figure, cells: Cells) -> tuple[str, bool]:
