@@ -27,7 +27,7 @@ from keyveil.tally import Tally
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneRound:
-    """One mechanism, everybody, once; estimates debiased, published with the papers' clipping.
+    """One mechanism, everybody, once; estimates debiased, published with the papers' clipping or without.
 
     >>> from keyveil.mechanisms import build
     >>> protocol = OneRound(mechanism=build("ks-ue", 1, n_keys=2))
@@ -36,6 +36,7 @@ class OneRound:
     """
 
     mechanism: Mechanism
+    clipped: bool = True
     id: ClassVar[str] = "one-round"
 
     @property
@@ -60,7 +61,7 @@ class OneRound:
 
     def _finish(self, tally: Tally) -> Outcome:
         raw = estimate(self.mechanism, tally)  # type: ignore[arg-type]  # signed reports, see the registry
-        return Outcome(raw=raw, published=clip(raw))
+        return Outcome(raw=raw, published=clip(raw) if self.clipped else raw)
 
 
 class KeysOnly(OneRound):
