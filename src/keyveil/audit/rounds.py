@@ -15,7 +15,6 @@ from itertools import pairwise
 
 from keyveil.audit.exact import Certificate, certify, enumeration_size, extreme_records
 from keyveil.domain import Record
-from keyveil.mechanisms import Witness
 from keyveil.numerics import epsilon_above
 from keyveil.protocols import Round, Rounds, total_loss
 
@@ -35,11 +34,6 @@ class ProtocolCertificate:
     def epsilon(self) -> float:
         """The smallest float not below ln(ratio)."""
         return epsilon_above(self.ratio)
-
-    @property
-    def worst(self) -> Witness:
-        """The worst pair of the round that loses most."""
-        return max(self.stages, key=lambda stage: stage[1].ratio)[1].witness
 
 
 def certify_protocol(protocol: Rounds) -> ProtocolCertificate:

@@ -234,9 +234,6 @@ class KeyValueMechanism(Mechanism, Protocol):
     def channel(self) -> Channel:
         """What a report says about one key."""
 
-    def view(self, answer: Answer, code: int) -> int | None:
-        """What the answer says of one key: ABSENT, PLUS, MINUS, or None where it was not asked."""
-
     def debias(
         self, plus: Number, minus: Number, asked: Number, number: Exactness = float
     ) -> tuple[Number, Number]:

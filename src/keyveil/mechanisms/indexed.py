@@ -112,11 +112,6 @@ class SampledIndex(Calibration, AsksOneKey):
         """The same symbol about the same key."""
         return bool(answer == witness.answer)
 
-    def view(self, answer: int, code: int) -> int | None:
-        """The symbol of the key that was asked; None for the rest."""
-        index, symbol = divmod(answer, 3)
-        return symbol if index == code else None
-
     @property
     def a(self) -> Fraction:
         """The channel's."""

@@ -136,12 +136,6 @@ class SignedResponse(PaddedSampling):
         """The same symbol."""
         return bool(answer == witness.answer)
 
-    def view(self, answer: int, code: int) -> int | None:
-        """PLUS or MINUS for the key that was told, ABSENT for the rest."""
-        if answer >> 1 != code:
-            return ABSENT
-        return MINUS if answer & 1 else PLUS
-
 
 def likeliest_slot(slots: int, word_bits: int = WORD_BITS) -> Fraction:
     """The largest chance of one slot of `slots`: 1/slots, rounded up to whole words."""

@@ -115,7 +115,3 @@ class SignedUnary(PaddedSampling):
     def resembles(self, answer: bytes, witness: Witness) -> bool:
         """The same symbols at the keys that the witness is about."""
         return all(answer[code] == witness.answer[code] for code in record_codes(witness))
-
-    def view(self, answer: bytes, code: int) -> int | None:
-        """The key's own symbol."""
-        return answer[code]

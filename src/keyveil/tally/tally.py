@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -83,8 +82,3 @@ class Tally:
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: counts.shape for name, counts in self.cells.items()}
-
-    def to_fields(self) -> dict[str, Any]:
-        """Plain integers and lists, for JSON."""
-        cells = {name: counts.tolist() for name, counts in self.cells.items()}
-        return {"question": self.question, "n_reports": self.n_reports, "cells": cells}
