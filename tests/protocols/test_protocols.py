@@ -218,7 +218,20 @@ def test_privkvm_plus_stops_when_the_means_move_apart():
     people = synthetic(users=100_000, keys=100, seed=3)
     outcome = play(build_protocol("privkvm-plus", 1, n_keys=100), people, insecure_generator(2))
     assert 2 <= outcome.rounds < 6
-    assert outcome.notes == (f"round {outcome.rounds} moved the means apart; its means are not used",)
+    assert outcome.notes[0] == f"round {outcome.rounds} moved the means apart; its means are not used"
+
+
+@pytest.mark.parametrize("name", ["privkvm", "privkvm-plus", "privkvm-virtual", "krr-harmony", "oue-harmony"])
+def test_biased_means_claim_no_interval(name):
+    people = synthetic(users=20_000, keys=3, seed=1)
+    outcome = play(build_protocol(name, 4, n_keys=3), people, insecure_generator(1))
+    low, high = outcome.raw.mean_interval()
+    assert (low == -1).all()
+    assert (high == 1).all()
+    assert "means are biased" in outcome.notes[-1]
+    honest = play(build_protocol("pckv-ue", 4, n_keys=3), people, insecure_generator(1))
+    assert honest.raw.mean_interval()[1][0] - honest.raw.mean_interval()[0][0] < 1
+    assert honest.notes == ()
 
 
 # --- KS-GRR ---

@@ -35,6 +35,8 @@ class Estimates:
     mean: Floats
     mean_se: Floats
     steps: tuple[str, ...] = ()
+    means_are_biased: bool = False
+    """Whether the means miss the truth by more than noise, so that no standard error covers it."""
 
     def frequency_interval(self, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
         """Wald interval around the unbiased frequency; not cut to [0, 1]."""
@@ -42,9 +44,9 @@ class Estimates:
         return self.frequency - reach, self.frequency + reach
 
     def mean_interval(self, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
-        """Delta-method interval within [-1, 1]; all of it where the key may have no holder at all."""
+        """Delta-method interval within [-1, 1]; all of it for biased means and keys that nobody may hold."""
         reach = two_sided_z(confidence) * self.mean_se
-        known = self.frequency_interval(confidence)[0] > 0
+        known = (self.frequency_interval(confidence)[0] > 0) & (not self.means_are_biased)
         low = np.where(known, np.clip(self.mean - reach, -1.0, 1.0), -1.0)
         high = np.where(known, np.clip(self.mean + reach, -1.0, 1.0), 1.0)
         return low, high

@@ -33,6 +33,9 @@ from keyveil.tally import Tally
 Group = tuple[Fraction, Fraction]
 EVERYBODY: Group = (Fraction(0), Fraction(1))
 
+# What a release says where a method's means miss the truth by more than noise.
+BIASED = "means are biased by design; their intervals are the whole range"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:

@@ -21,7 +21,7 @@ from keyveil.estimate import (
 from keyveil.estimate.privkv import ETA, MAX_ITERATIONS, SignedShares, em4, mle3
 from keyveil.mechanisms import Apart, EncodedOracle, Mechanism, SampledIndex, UeSw
 from keyveil.mechanisms.channel import share
-from keyveil.protocols.base import Outcome, Round, check_answer
+from keyveil.protocols.base import BIASED, Outcome, Round, check_answer
 from keyveil.tally import Tally
 
 
@@ -92,9 +92,9 @@ class KeysAndValuesApart(OneRound):
         raw = _frequencies(mechanism, tally, tally.plus + tally.minus)
         mean = mechanism.heard_mean(tally.plus.astype(float), tally.minus.astype(float))
         mean_se = 1 / (float(2 * mechanism.sign.p - 1) * np.sqrt(np.maximum(tally.plus + tally.minus, 1)))
-        raw = replace(raw, signed=raw.frequency * mean, mean=mean, mean_se=mean_se)
-        cut = clip(raw)
-        return Outcome(raw=raw, published=replace(cut, mean=np.clip(mean, -1, 1)))
+        raw = replace(raw, signed=raw.frequency * mean, mean=mean, mean_se=mean_se, means_are_biased=True)
+        published = replace(clip(raw), mean=np.clip(mean, -1, 1))
+        return Outcome(raw=raw, published=published, notes=(BIASED,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ from keyveil.mechanisms.base import check_size
 from keyveil.mechanisms.channel import share
 from keyveil.mechanisms.privkv import PrivKv
 from keyveil.numerics import exp_below, parse_epsilon
-from keyveil.protocols.base import Outcome, Round, check_answer, require_reports
+from keyveil.protocols.base import BIASED, Outcome, Round, check_answer, require_reports
 from keyveil.tally import Tally
 
 Floats = NDArray[np.float64]
@@ -280,9 +280,10 @@ def outcome(found: Found, rounds: int, step: str) -> Outcome:
         signed=found.frequency * found.mean,
         mean=found.mean,
         mean_se=found.mean_se,
+        means_are_biased=True,
     )
     published = raw.after(step, frequency=np.clip(found.frequency, 0.0, 1.0), mean=found.mean)
-    return Outcome(raw=raw, published=published, notes=found.notes, rounds=rounds)
+    return Outcome(raw=raw, published=published, notes=(*found.notes, BIASED), rounds=rounds)
 
 
 def _p(mechanism: Mechanism) -> float:
