@@ -25,15 +25,11 @@ from keyveil.estimate import estimate
 from keyveil.mechanisms import build
 from keyveil.protocols import PrivKvEm, PrivKvMle
 from keyveil.simulate import Population, draw_tally, insecure_generator
+from keyveil.simulate.datasets import em_gaussian, em_linear, em_power_law
 
 RESULTS = Path(__file__).parent / "results" / "em_table.json"
 N, D, REPEATS = 100_000, 50, 10
-KEYS = np.arange(1, D + 1)
-FREQUENCIES = {
-    "Gaussian": np.exp(-((KEYS - 25) ** 2) / 200.0),
-    "power-law": (1 + 0.1 * 2 * KEYS) ** -1.1,
-    "linear": KEYS / D,
-}
+POPULATIONS = {"Gaussian": em_gaussian, "power-law": em_power_law, "linear": em_linear}
 # (PrivKV, EM) of the paper's Table 4.
 PAPER = {
     ("Gaussian", 0.1): (1921.743, 756.682),
@@ -53,15 +49,6 @@ PAPER = {
     ("linear", 5): (1.429, 1.283),
 }
 COLUMNS = ("raw", "clipped", "EM eta 1e-7", "EM eta 1e-4", "MLE")
-
-
-def population(frequency: np.ndarray) -> Population:
-    """Everybody holds every key with its own chance."""
-    held = insecure_generator(4).random((N, D)) < frequency
-    users, codes = np.nonzero(held)
-    return Population.from_pairs(
-        users, codes, 2 * frequency[codes] - 1, n_users=N, names=[str(k) for k in KEYS]
-    )
 
 
 def cell(people: Population, epsilon: float, seed: int) -> dict[str, tuple[float, float]]:
@@ -92,8 +79,8 @@ def main() -> None:
         + "".join(f"{name:>19}" for name in COLUMNS)
         + "     paper: PrivKV, EM"
     )
-    for place, (name, frequency) in enumerate(FREQUENCIES.items()):
-        people = population(frequency)
+    for place, (name, population) in enumerate(POPULATIONS.items()):
+        people = population(users=N, keys=D, seed=4)
         for epsilon in (0.1, 0.5, 1, 3, 5):
             found = cell(people, epsilon, seed=100 * place + round(10 * epsilon))
             paper = PAPER[name, epsilon]

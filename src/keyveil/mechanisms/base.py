@@ -194,6 +194,29 @@ class Calibration:
         raise TypeError(f"{cls.__name__} is a shape of reports, not a mechanism; it has no calibration")
 
 
+class ThroughChannel:
+    """What a mechanism takes over from its per-key channel."""
+
+    __slots__ = ()
+
+    channel: Any
+
+    @property
+    def a(self) -> Fraction:
+        """Pr[key reported | key sampled]."""
+        return Fraction(self.channel.a)
+
+    @property
+    def b(self) -> Fraction:
+        """Pr[key reported | key not sampled]."""
+        return Fraction(self.channel.b)
+
+    @property
+    def word_bits(self) -> int:
+        """How many bits a random word has."""
+        return int(self.channel.word_bits)
+
+
 class AsksEverybody:
     """Every report could have spoken of every key."""
 
@@ -249,7 +272,7 @@ def record_codes(witness: Witness) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PaddedSampling(Calibration, AsksEverybody):
+class PaddedSampling(Calibration, ThroughChannel, AsksEverybody):
     """The collector's side of every mechanism that pads, samples one of l slots and asks everybody."""
 
     n_keys: int
@@ -258,21 +281,6 @@ class PaddedSampling(Calibration, AsksEverybody):
 
     def __post_init__(self) -> None:
         check_size(self.n_keys, self.pairs_per_user)
-
-    @property
-    def word_bits(self) -> int:
-        """The channel's."""
-        return self.channel.word_bits
-
-    @property
-    def a(self) -> Fraction:
-        """The channel's."""
-        return self.channel.a
-
-    @property
-    def b(self) -> Fraction:
-        """The channel's."""
-        return self.channel.b
 
     def debias(
         self, plus: Number, minus: Number, asked: Number, number: Exactness = float

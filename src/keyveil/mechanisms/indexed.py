@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from keyveil.domain import Record, pick, round_to_sign, rounding_law, words_for
-from keyveil.mechanisms.base import AsksOneKey, Calibration, Tick, Witness, check_size
+from keyveil.mechanisms.base import AsksOneKey, Calibration, ThroughChannel, Tick, Witness, check_size
 from keyveil.mechanisms.channel import Channel, Exactness, Number
 from keyveil.report import ABSENT, MINUS, PLUS, Symbol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampledIndex(Calibration, AsksOneKey):
+class SampledIndex(Calibration, ThroughChannel, AsksOneKey):
     """An index in clear, and a trit about its key."""
 
     n_keys: int
@@ -35,11 +35,6 @@ class SampledIndex(Calibration, AsksOneKey):
 
     def __post_init__(self) -> None:
         check_size(self.n_keys, 1)
-
-    @property
-    def word_bits(self) -> int:
-        """The channel's."""
-        return self.channel.word_bits
 
     # --- the kernel ---
 
@@ -111,16 +106,6 @@ class SampledIndex(Calibration, AsksOneKey):
     def resembles(self, answer: int, witness: Witness) -> bool:
         """The same symbol about the same key."""
         return bool(answer == witness.answer)
-
-    @property
-    def a(self) -> Fraction:
-        """The channel's."""
-        return self.channel.a
-
-    @property
-    def b(self) -> Fraction:
-        """The channel's."""
-        return self.channel.b
 
     def debias(
         self, plus: Number, minus: Number, asked: Number, number: Exactness = float

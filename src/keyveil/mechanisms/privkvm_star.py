@@ -25,7 +25,16 @@ from typing import Any, ClassVar, Self
 
 from keyveil.domain import Record, pick, words_for
 from keyveil.domain.record import FULL_LEVEL
-from keyveil.mechanisms.base import Allocation, Ask, AsksOneKey, Calibration, Tick, Witness, check_size
+from keyveil.mechanisms.base import (
+    Allocation,
+    Ask,
+    AsksOneKey,
+    Calibration,
+    ThroughChannel,
+    Tick,
+    Witness,
+    check_size,
+)
 from keyveil.mechanisms.value_channel import ValueChannel
 from keyveil.mechanisms.values import Window
 from keyveil.numerics import WORD_BITS, ceil_div, exp_below
@@ -35,7 +44,7 @@ BINS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IndexedBoundary(Calibration, AsksOneKey):
+class IndexedBoundary(Calibration, ThroughChannel, AsksOneKey):
     """An index in clear, and ABSENT or a boundary about its key.
 
     >>> m = IndexedBoundary.for_epsilon(2, n_keys=10)
@@ -67,11 +76,6 @@ class IndexedBoundary(Calibration, AsksOneKey):
         return cls(n_keys=ask.n_keys, channel=channel)
 
     # --- the kernel ---
-
-    @property
-    def word_bits(self) -> int:
-        """The channel's."""
-        return self.channel.word_bits
 
     @property
     def bins(self) -> int:
@@ -133,16 +137,6 @@ class IndexedBoundary(Calibration, AsksOneKey):
         return (self.bins + 1) * index + self.channel.hear_own(place, word)
 
     # --- the collector's side ---
-
-    @property
-    def a(self) -> Fraction:
-        """The channel's."""
-        return self.channel.a
-
-    @property
-    def b(self) -> Fraction:
-        """The channel's."""
-        return self.channel.b
 
     def ticks(self, answer: int) -> Iterator[Tick]:
         """One key was asked; its boundary, if it was not silent."""

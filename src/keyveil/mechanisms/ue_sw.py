@@ -32,6 +32,7 @@ from keyveil.mechanisms.base import (
     Ask,
     AsksEverybody,
     Calibration,
+    ThroughChannel,
     Tick,
     Witness,
     check_size,
@@ -46,7 +47,7 @@ BINS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UeSw(Calibration, AsksEverybody):
+class UeSw(Calibration, ThroughChannel, AsksEverybody):
     """Padding-and-sampling, then for every key and dummy ABSENT or an output of the square wave.
 
     >>> m = UeSw.for_epsilon(1, n_keys=10, bins=64)
@@ -80,11 +81,6 @@ class UeSw(Calibration, AsksEverybody):
         return cls(n_keys=ask.n_keys, pairs_per_user=ask.pairs_per_user, channel=channel)
 
     # --- the kernel ---
-
-    @property
-    def word_bits(self) -> int:
-        """The channel's."""
-        return self.channel.word_bits
 
     @property
     def n_padded(self) -> int:
@@ -158,16 +154,6 @@ class UeSw(Calibration, AsksEverybody):
         return tuple(answer)
 
     # --- the collector's side ---
-
-    @property
-    def a(self) -> Fraction:
-        """The channel's."""
-        return self.channel.a
-
-    @property
-    def b(self) -> Fraction:
-        """The channel's."""
-        return self.channel.b
 
     def ticks(self, answer: Sequence[int]) -> Iterator[Tick]:
         """One output bin of every position that is not silent."""

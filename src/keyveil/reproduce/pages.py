@@ -15,10 +15,7 @@ from matplotlib.figure import Figure as Canvas
 
 from keyveil.reproduce.experiments import Figure, Paper
 from keyveil.reproduce.verdicts import SKIPPED, Cells, Verdict
-
-# Colours that stay apart for colour-blind readers (Okabe and Ito), and markers for print.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
-_MARKERS = "osD^vP*X"
+from keyveil.simulate.plot import COLOURS, MARKERS
 
 AXES = {
     "epsilon": "epsilon",
@@ -98,14 +95,14 @@ def _plot(figure: Figure, metric: str, cells: Cells) -> dict[str, Any]:
         found = [(value, cell) for value, cell in found if cell.get(metric) is not None]
         if not found:
             continue
-        colour = _COLOURS[place % len(_COLOURS)]
+        colour = COLOURS[place % len(COLOURS)]
         axes.errorbar(
             [value for value, _ in found],
             [cell[metric] for _, cell in found],
             yerr=[1.96 * (cell[f"{metric}_se"] or 0.0) for _, cell in found],
             label=method,
             color=colour,
-            marker=_MARKERS[place % len(_MARKERS)],
+            marker=MARKERS[place % len(MARKERS)],
             capsize=3,
         )
         theory = [(value, cell.get(f"{metric}_theory")) for value, cell in found]

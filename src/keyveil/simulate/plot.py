@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from keyveil.simulate.experiment import Cell
 
 # Colours that stay apart for colour-blind readers (Okabe and Ito), and markers for print.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_MARKERS = "osD^vP*"
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
+MARKERS = "osD^vP*X"
 
 PLOTS = {
     "frequency_mse": "mean squared error of frequency, all keys",
@@ -49,8 +49,8 @@ def _figure(cells: Sequence[Cell], metric: str, label: str, source: str) -> Figu
             [getattr(cell.errors, metric) for cell in mine],
             yerr=[1.96 * getattr(cell.standard_errors, metric) for cell in mine],
             label=name,
-            color=_COLOURS[place % len(_COLOURS)],
-            marker=_MARKERS[place % len(_MARKERS)],
+            color=COLOURS[place % len(COLOURS)],
+            marker=MARKERS[place % len(MARKERS)],
             capsize=3,
         )
     axes.set_xscale("log", base=2)
