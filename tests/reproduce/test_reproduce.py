@@ -1,5 +1,6 @@
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from keyveil.reproduce import PAPERS, Claim, Figure, judge, load, rerun
 from keyveil.reproduce import cells as cell_module
-from keyveil.reproduce.cells import points, solve
+from keyveil.reproduce.cells import point_of, population, solve, solve_figure
 from keyveil.reproduce.verdicts import CORRECTED, FAILS, HOLDS, SKIPPED
 
 SMALL = Figure(
@@ -37,7 +38,7 @@ def test_every_claim_is_about_a_figure_that_measures_it(paper):
         assert figure.population in loaded.sources
         for row in figure.printed.values():
             assert len(row) == len(figure.values)
-        assert len(figure.quick().values) <= 3 or len(figure.values) <= 3
+        assert figure.sweep == "key" or len(figure.quick().values) <= 3
 
 
 def cells_of(metric, low, high, error=0.1):
@@ -86,7 +87,7 @@ def test_a_claim_without_cells_is_skipped():
 def small_point(users=300):
     source = load("em").sources["linear"]
     source = type(source)(name="people", synthetic="em-linear", size={"users": users, "keys": 5})
-    return points(SMALL, source)["ks-ue", 1.0]
+    return point_of(SMALL, source, "ks-ue", 1.0)
 
 
 def test_cells_are_kept_and_taken_from_disk(tmp_path, monkeypatch):
@@ -94,6 +95,22 @@ def test_cells_are_kept_and_taken_from_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(cell_module, "run", None)
     assert solve(small_point(), tmp_path, None) == first
     assert math.isfinite(first["frequency_mse"])
+
+
+def test_single_keys_are_shown_beside_their_truth(tmp_path):
+    figure = replace(SMALL, sweep="key", values=(1.0, 5.0), methods=("ks-ue",), metrics=("mean",), epsilon=6)
+    source = replace(small_point(users=20_000).source, size={"users": 20_000, "keys": 5})
+    cells = dict(solve_figure(figure, source, tmp_path, None))
+    assert set(cells) == {("ks-ue", 1.0), ("ks-ue", 5.0)}
+    assert cells["ks-ue", 1.0]["mean_truth"] == pytest.approx(2 * 1 / 5 - 1)
+    for cell in cells.values():
+        assert cell["mean"] == pytest.approx(cell["mean_truth"], abs=0.3)
+
+
+def test_ten_million_people_are_a_million_and_their_twins():
+    source = replace(small_point().source, size={"users": 10_000_000, "keys": 1})
+    people, twins = population(source, None)
+    assert (people.n_users, twins) == (1_000_000, 10)
 
 
 def test_a_half_written_cell_is_made_again(tmp_path):

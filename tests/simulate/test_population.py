@@ -5,7 +5,18 @@ import pytest
 
 from keyveil.errors import DomainError, PairsError
 from keyveil.estimate import Estimates
-from keyveil.simulate import Population, Truth, measure, ncr, run, synthetic, top_keys
+from keyveil.protocols import build_protocol
+from keyveil.simulate import (
+    Population,
+    Truth,
+    insecure_generator,
+    measure,
+    ncr,
+    play,
+    run,
+    synthetic,
+    top_keys,
+)
 from keyveil.simulate.pairs import read_pairs
 
 
@@ -152,3 +163,29 @@ def test_a_user_with_every_key_is_sampled_evenly():
     )
     cells = run(everything, ["pckv-grr"], [4.0], pairs_per_user=1, repeats=2)
     assert cells[0].users == 1
+
+
+def test_twins_multiply_the_reports_and_shrink_the_error():
+    people, protocol = synthetic(users=2000, keys=4), build_protocol("privkvm", 2, n_keys=4, rounds=2)
+
+    def error(twins):
+        runs = [play(protocol, people, insecure_generator(seed), twins=twins) for seed in range(20)]
+        return np.mean([(run.raw.frequency - people.frequency()) ** 2 for run in runs])
+
+    assert 8 < error(1) / error(16) < 32
+
+
+def test_kept_pairs_are_a_fair_choice_among_a_users_own():
+    people = Population.from_pairs(
+        np.repeat(np.arange(3000), 3),
+        np.tile([1, 4, 7], 3000),
+        np.tile([0.1, 0.4, 0.7], 3000),
+        n_users=3001,
+        names=[str(k) for k in range(8)],
+    )
+    one = people.keep_pairs(1, insecure_generator(5))
+    assert one.sizes.tolist() == [1] * 3000 + [0]
+    assert np.allclose(one.values, one.codes / 10)
+    counts = np.bincount(one.codes, minlength=8)[[1, 4, 7]]
+    assert np.all(np.abs(counts - 1000) < 5 * np.sqrt(3000 * 2 / 9))
+    assert people.keep_pairs(5, insecure_generator(5)).codes.tolist() == people.codes.tolist()

@@ -10,6 +10,8 @@ fewest fakes in integers):
 
     near / far = e**(epsilon/2),  a = 1/2,  loss = max lift / min lift = e**epsilon
 
+`naive` gives the key the other half alone, b = 1/(e**(epsilon/2) + 1), and so spends less than epsilon.
+
 `bins` is the grid of values; outputs are bins + 2 w bins numbers. Words: slot, dummy, then one per
 key and dummy.
 
@@ -22,7 +24,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
@@ -40,7 +42,7 @@ from keyveil.mechanisms.base import (
 )
 from keyveil.mechanisms.value_channel import ValueChannel
 from keyveil.mechanisms.values import Window, bin_of
-from keyveil.numerics import exp_below
+from keyveil.numerics import ceil_div, exp_below
 from keyveil.report import ABSENT, Row
 
 BINS = 64
@@ -60,7 +62,7 @@ class UeSw(Calibration, ThroughChannel, AsksEverybody):
     channel: ValueChannel
 
     id: ClassVar[str] = "ue-sw"
-    allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.TIGHT,)
+    allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.TIGHT, Allocation.NAIVE)
     options: ClassVar[Mapping[str, Any]] = {"bins": BINS}
     small_options: ClassVar[Mapping[str, Any]] = {"bins": 2}
 
@@ -78,6 +80,9 @@ class UeSw(Calibration, ThroughChannel, AsksEverybody):
             reported=ask.words // 2,
             word_bits=ask.word_bits,
         )
+        if ask.allocation is Allocation.NAIVE:
+            fake = ceil_div(ask.words, (exp_below(half) + 1) * channel.window.n_out)
+            channel = replace(channel, fake=fake)
         return cls(n_keys=ask.n_keys, pairs_per_user=ask.pairs_per_user, channel=channel)
 
     # --- the kernel ---

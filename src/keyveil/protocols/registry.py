@@ -97,6 +97,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "ue-sw": Method(
             "one noisy value per key; whole distributions",
             _one_round("ue-sw", UnarySquareWave),
+            _allocations("ue-sw"),
             gives_distribution=True,
         ),
         "krr-harmony": Method(

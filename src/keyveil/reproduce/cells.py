@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,8 +25,8 @@ import keyveil
 from keyveil.errors import PairsError
 from keyveil.mechanisms import SampledIndex, SignedResponse, SignedUnary
 from keyveil.protocols import OneRound, build_protocol
-from keyveil.reproduce.experiments import Figure, Source, method_of
-from keyveil.simulate import Population, run
+from keyveil.reproduce.experiments import MOST_DRAWN, Figure, Source, method_of
+from keyveil.simulate import Population, insecure_generator, play, run
 from keyveil.simulate.datasets import SYNTHETIC
 from keyveil.simulate.pairs import read_pairs
 
@@ -44,6 +46,8 @@ class Point:
     repeats: int
     post: str
     theory: bool
+    codes: tuple[int, ...] = ()
+    """Keys whose own estimates are wanted, instead of errors over all."""
 
     def key(self) -> str:
         """A hash of the point, the seed and the code."""
@@ -51,23 +55,40 @@ class Point:
         return hashlib.sha256(said.encode()).hexdigest()[:24]
 
 
-def points(figure: Figure, source: Source) -> dict[tuple[str, float], Point]:
-    """Every cell of a figure, by method and swept value."""
-    return {
-        (method, value): _point(figure, source, method, value)
-        for method in figure.methods
-        for value in figure.values
-    }
+def solve_figure(
+    figure: Figure, source: Source, cache_folder: Path, data: Path | None
+) -> Iterator[tuple[tuple[str, float], dict[str, Any]]]:
+    """Every cell of a figure with its place: method and swept value."""
+    if figure.sweep == "key":
+        yield from _key_by_key(figure, source, cache_folder, data)
+        return
+    for method in figure.methods:
+        for value in figure.values:
+            yield (method, value), solve(point_of(figure, source, method, value), cache_folder, data)
 
 
-def _point(figure: Figure, source: Source, method: str, value: float) -> Point:
+def _key_by_key(
+    figure: Figure, source: Source, cache_folder: Path, data: Path | None
+) -> Iterator[tuple[tuple[str, float], dict[str, Any]]]:
+    """One cell a method holds all keys; here it is dealt out. Keys are counted from 1, as in the papers."""
+    codes = [int(value) - 1 for value in figure.values]
+    for method in figure.methods:
+        point = replace(point_of(figure, source, method, 0), codes=tuple(codes))
+        solved = solve(point, cache_folder, data)
+        for place, value in enumerate(figure.values):
+            shown = {name: of_keys[place] for name, of_keys in solved.items()}
+            yield (method, value), {"mechanism": method, "epsilon": figure.epsilon, **shown}
+
+
+def point_of(figure: Figure, source: Source, method: str, value: float) -> Point:
+    """What the cell of one method at one swept value asks for."""
     swept: dict[str, Any] = {
         name: getattr(figure, name) for name in ("epsilon", "pairs_per_user", "top", "subset")
     }
     size = dict(source.size)
     if figure.sweep in ("keys", "users"):
         size[figure.sweep] = int(value)
-    else:
+    elif figure.sweep != "key":
         swept[figure.sweep] = value if figure.sweep in ("epsilon", "subset") else int(value)
     placed = Source(**{**asdict(source), "size": size})
     return Point(
@@ -86,8 +107,12 @@ def solve(point: Point, cache_folder: Path, data: Path | None) -> dict[str, Any]
     kept = _read(path)
     if kept is not None:
         return kept
-    people = population(point.source, data)
+    people, twins = population(point.source, data)
     name, options = method_of(point.method)
+    if point.codes:
+        estimates: dict[str, Any] = _estimates(point, people)
+        _write(path, estimates)
+        return estimates
     cell = run(
         people,
         [name],
@@ -99,10 +124,31 @@ def solve(point: Point, cache_folder: Path, data: Path | None) -> dict[str, Any]
         post=point.post,
         options=options,
         subset=point.subset,
+        twins=twins,
     )[0]
     fields = {**cell.to_fields(), "mechanism": point.method, **_theory(point, people)}
     _write(path, fields)
     return fields
+
+
+def _estimates(point: Point, people: Population) -> dict[str, list[float]]:
+    """What is published about single keys, averaged over the repeats, with its standard error."""
+    name, options = method_of(point.method)
+    l = point.pairs_per_user
+    protocol = build_protocol(name, point.epsilon, n_keys=people.n_keys, pairs_per_user=l, **options)
+    codes = list(point.codes)
+    runs = np.array(
+        [
+            np.nan_to_num(play(protocol, people, insecure_generator(SEED, repeat)).published.mean[codes])
+            for repeat in range(point.repeats)
+        ]
+    )
+    spread = runs.std(axis=0, ddof=1) if point.repeats > 1 else np.zeros(len(codes))
+    return {
+        "mean": runs.mean(axis=0).tolist(),
+        "mean_se": (spread / math.sqrt(point.repeats)).tolist(),
+        "mean_truth": people.mean()[codes].tolist(),
+    }
 
 
 @lru_cache(maxsize=2)
@@ -111,17 +157,21 @@ def _synthetic(name: str, size: tuple[tuple[str, int], ...]) -> Population:
 
 
 @lru_cache(maxsize=4)
-def _file(path: Path) -> Population:
-    return read_pairs(path)
+def _file(path: Path, pairs_kept: int) -> Population:
+    people = read_pairs(path)
+    return people.keep_pairs(pairs_kept, insecure_generator(SEED)) if pairs_kept else people
 
 
-def population(source: Source, data: Path | None) -> Population:
-    """The people of a source; a missing file says what to supply."""
+def population(source: Source, data: Path | None) -> tuple[Population, int]:
+    """The people of a source and how many twins report for each; a missing file says what to supply."""
     if source.synthetic:
-        return _synthetic(source.synthetic, tuple(sorted(source.size.items())))
+        users = source.size["users"]
+        twins = 1 if users % MOST_DRAWN else users // MOST_DRAWN
+        size = {**source.size, "users": users // twins}
+        return _synthetic(source.synthetic, tuple(sorted(size.items()))), twins
     if data is None or not (data / source.file).is_file():
         raise PairsError(f"needs {source.file}; pass --data FOLDER with that file of pairs")
-    return _file(data / source.file)
+    return _file(data / source.file, source.pairs_kept), 1
 
 
 def _theory(point: Point, people: Population) -> dict[str, float]:
@@ -143,7 +193,14 @@ def _theory(point: Point, people: Population) -> dict[str, float]:
     held = truth > 0
     variance = mechanism.variance(truth, asked, people.n_users)
     of_means = mechanism.channel.mean_variance(truth[held], mean[held], asked, mechanism.pairs_per_user)
-    return {"frequency_mse_theory": float(np.mean(variance)), "mean_mse_theory": float(np.mean(of_means))}
+    channel = mechanism.channel
+    a, b, told = float(channel.a), float(channel.b), float(channel.a * (2 * channel.p - 1))
+    return {
+        "frequency_mse_theory": float(np.mean(variance)),
+        "mean_mse_theory": float(np.mean(of_means)),
+        "mean_g": b / told**2,
+        "mean_h": b * (1 - b) / (a - b) ** 2,
+    }
 
 
 @cache

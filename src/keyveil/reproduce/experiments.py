@@ -1,7 +1,8 @@
 """Experiments as data: what a paper's evaluation did, in the TOML files of `papers/`.
 
 A file names populations, figures and claims. A figure sweeps one thing (epsilon, keys, users, the
-padding length, the top, the subset's share) for several methods and scores some metrics. A claim says
+padding length, the top, the subset's share) for several methods and scores some metrics, or shows
+what the methods estimate for single keys. A claim says
 which methods the paper puts below which, on which figure; its verdict is computed, not written.
 """
 
@@ -17,10 +18,13 @@ from keyveil.errors import CampaignError
 from keyveil.protocols import find_method, parse_options
 
 PAPERS = ("pckv", "privkv", "kskv", "ue-sw", "em")
-SWEEPS = ("epsilon", "keys", "users", "pairs_per_user", "top", "subset")
+SWEEPS = ("epsilon", "keys", "users", "pairs_per_user", "top", "subset", "key")
 
 # A quick run keeps the shape of every figure: fewer points, fewer repeats, fewer people.
 QUICK_POINTS, QUICK_REPEATS, QUICK_USERS = 3, 2, 20_000
+
+# A larger round number of people is this many drawn, and twins of them who report for themselves.
+MOST_DRAWN = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,8 @@ class Source:
     synthetic: str = ""
     file: str = ""
     size: Mapping[str, int] = field(default_factory=dict)
+    pairs_kept: int = 0
+    """How many pairs of each user are kept, drawn at random; 0 keeps all."""
     stands_in_for: str = ""
 
     @property
@@ -72,8 +78,8 @@ class Figure:
 
     def quick(self) -> Figure:
         """The same figure with fewer points and repeats."""
-        step = max(1, -(-len(self.values) // QUICK_POINTS))
-        kept = range(0, len(self.values), step)
+        few = [i for i, value in enumerate(self.values) if self.sweep != "users" or value <= MOST_DRAWN / 10]
+        kept = few if self.sweep == "key" else few[:: max(1, -(-len(few) // QUICK_POINTS))]
         return replace(
             self,
             values=tuple(self.values[i] for i in kept),
@@ -151,8 +157,8 @@ def method_of(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def _source(name: str, fields: Mapping[str, Any]) -> Source:
-    known = {key: fields[key] for key in ("synthetic", "file", "stands_in_for") if key in fields}
-    return Source(name=name, size={key: fields[key] for key in ("users", "keys") if key in fields}, **known)
+    size = {key: fields[key] for key in ("users", "keys") if key in fields}
+    return Source(name=name, size=size, **{key: fields[key] for key in fields if key not in size})
 
 
 def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,11 @@ AXES = {
     "pairs_per_user": "padding length",
     "top": "size of the top",
     "subset": "share of keys in the subset",
+    "key": "key",
+    "mean": "estimated mean, [-1, 1]",
+    "mean_g": "g",
+    "mean_h": "h",
+    "epsilon_exact": "epsilon of the kernel",
     "frequency_mse": "MSE of frequency",
     "mean_mse": "MSE of means",
     "frequency_mse_top": "MSE of frequency, top keys",
@@ -38,7 +43,7 @@ AXES = {
     "variance_mse": "MSE of variances",
     "correlation": "correlation of frequency and mean",
 }
-_LINEAR = ("precision_top", "ncr_top", "correlation")
+_LINEAR = ("precision_top", "ncr_top", "correlation", "epsilon_exact", "mean")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,7 +104,7 @@ def _plot(figure: Figure, metric: str, cells: Cells) -> dict[str, Any]:
         axes.errorbar(
             [value for value, _ in found],
             [cell[metric] for _, cell in found],
-            yerr=[1.96 * (cell[f"{metric}_se"] or 0.0) for _, cell in found],
+            yerr=[1.96 * (cell.get(f"{metric}_se") or 0.0) for _, cell in found],
             label=method,
             color=colour,
             marker=MARKERS[place % len(MARKERS)],
@@ -108,6 +113,9 @@ def _plot(figure: Figure, metric: str, cells: Cells) -> dict[str, Any]:
         theory = [(value, cell.get(f"{metric}_theory")) for value, cell in found]
         if any(expected is not None for _, expected in theory):
             axes.plot(*zip(*theory, strict=True), color=colour, linestyle="--", linewidth=1)
+    truth = [(value, cells[place, value]["mean_truth"]) for place, value in cells if metric == "mean"]
+    if truth:
+        axes.plot(*zip(*sorted(set(truth)), strict=True), color="black", linewidth=1, label="truth")
     if metric not in _LINEAR and axes.lines:
         axes.set_yscale("log")
     if figure.sweep in ("users", "keys") and len(figure.values) > 1:

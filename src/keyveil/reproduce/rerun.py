@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from keyveil.errors import PairsError
-from keyveil.reproduce.cells import points, population, solve
+from keyveil.reproduce.cells import population, solve_figure
 from keyveil.reproduce.experiments import PAPERS, Figure, Paper, load
 from keyveil.reproduce.pages import Result, write_pages
 from keyveil.reproduce.verdicts import judge
@@ -60,8 +60,8 @@ def _run_figure(
             progress(f"{result.paper.id} {figure.id}")
         return
     cells = result.cells.setdefault(figure.id, {})
-    for place, point in points(figure, source).items():
-        cells[place] = solve(point, cache, data)
+    for place, cell in solve_figure(figure, source, cache, data):
+        cells[place] = cell
         progress(f"{result.paper.id} {figure.id}")
 
 

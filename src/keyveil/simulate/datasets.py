@@ -102,9 +102,13 @@ def _one_pair_each(codes: Ints, means: Floats) -> Population:
 
 
 def _held_independently(users: int, frequency: Floats, seed: int) -> Population:
-    owners, codes = np.nonzero(insecure_generator(seed).random((users, frequency.size)) < frequency)
-    return Population.from_pairs(
-        owners, codes, 2 * frequency[codes] - 1, n_users=users, names=_names(frequency.size)
+    holds = insecure_generator(seed).random((users, frequency.size)) < frequency
+    codes = np.nonzero(holds)[1]
+    return Population(
+        names=_names(frequency.size),
+        offsets=np.concatenate(([0], np.cumsum(holds.sum(axis=1)))),
+        codes=codes,
+        values=2 * frequency[codes] - 1,
     )
 
 

@@ -61,12 +61,13 @@ def run(
     post: str = PUBLISHED,
     options: Mapping[str, Any] | None = None,
     subset: float = 0.3,
+    twins: int = 1,
     progress: Callable[[str], None] = lambda _label: None,
 ) -> list[Cell]:
     """Every mechanism at every epsilon; a cell's draws depend on the seed and on that cell alone.
 
     `post` is a named step applied to the raw estimates, or `published`: what each method's paper does.
-    `options` go to every method that is built (rounds, bins, top, ...).
+    `options` go to every method that is built (rounds, bins, top, ...). `twins` multiplies the people.
 
     >>> from keyveil.simulate import synthetic
     >>> cells = run(synthetic(users=1000, keys=5), ["ks-ue"], [1.0, 2.0], repeats=2)
@@ -96,7 +97,7 @@ def run(
             runs = []
             for repeat in range(repeats):
                 rng = insecure_generator(seed, zlib.crc32(f"{name} {epsilon}".encode()), repeat)
-                outcome = play(protocol, population, rng)
+                outcome = play(protocol, population, rng, twins=twins)
                 runs.append(measure(truth, finish(outcome), top, outcome.distribution, subset=subset))
                 progress(f"{name} at epsilon {epsilon:g}")
             cells.append(
@@ -104,7 +105,7 @@ def run(
                     mechanism=name,
                     epsilon=float(epsilon),
                     epsilon_exact=epsilon_above(total_loss(protocol.stages())),
-                    users=population.n_users,
+                    users=population.n_users * twins,
                     keys=population.n_keys,
                     pairs_per_user=pairs_per_user,
                     repeats=repeats,

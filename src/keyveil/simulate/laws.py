@@ -215,15 +215,17 @@ class _Asked(NamedTuple):
 
 
 def _ask(population: Population, rng: np.random.Generator) -> _Asked:
-    """Every user draws an index; membership is looked up in one sorted array."""
-    d, n = population.n_keys, population.n_users
-    index = rng.integers(0, d, n)
-    cells = np.repeat(np.arange(n), population.sizes) * d + population.codes
-    wanted = np.arange(n) * d + index
-    found = np.searchsorted(cells, wanted)
-    held = found < cells.size
-    held[held] = cells[found[held]] == wanted[held]
-    return _Asked(np.bincount(index, minlength=d), index[held], population.values[found[held]])
+    """Every user draws an index; all look it up at once, halving their own sorted codes."""
+    d, codes = population.n_keys, population.codes
+    index = rng.integers(0, d, population.n_users)
+    low, high = population.offsets[:-1].copy(), population.offsets[1:].copy()
+    for _ in range(int(population.sizes.max(initial=0)).bit_length()):
+        middle = (low + high) // 2
+        after = (low < high) & (codes[np.minimum(middle, codes.size - 1)] < index)
+        low, high = np.where(after, middle + 1, low), np.where(after, high, middle)
+    held = low < population.offsets[1:]
+    held[held] = codes[low[held]] == index[held]
+    return _Asked(np.bincount(index, minlength=d), index[held], population.values[low[held]])
 
 
 def _sampled_pairs(population: Population, l: int, rng: np.random.Generator) -> tuple[Ints, int]:

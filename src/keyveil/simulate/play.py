@@ -6,13 +6,21 @@ import numpy as np
 
 from keyveil.protocols import EVERYBODY, Outcome, Round, Rounds
 from keyveil.simulate.laws import draw_tally
-from keyveil.simulate.population import Population
+from keyveil.simulate.population import Floats, Population
+from keyveil.tally import Tally
 
 
 def play(
-    protocol: Rounds, population: Population, rng: np.random.Generator, *, campaign: str = "simulation"
+    protocol: Rounds,
+    population: Population,
+    rng: np.random.Generator,
+    *,
+    campaign: str = "simulation",
+    twins: int = 1,
 ) -> Outcome:
     """The outcome of one run; every user has one public random place, which decides their group.
+
+    With `twins` every record belongs to that many users, each of whom reports for themselves.
 
     >>> from keyveil.protocols import build_protocol
     >>> from keyveil.simulate import insecure_generator, synthetic
@@ -20,14 +28,20 @@ def play(
     >>> play(protocol, people, insecure_generator(1)).rounds
     3
     """
-    places = rng.random(population.n_users)
+    places = rng.random((twins, population.n_users))
     step: Round | Outcome = protocol.start(campaign)
     while isinstance(step, Round):
-        asked = population
-        if step.group != EVERYBODY:
-            low, high = (float(end) for end in step.group)
-            asked = asked.take(np.flatnonzero((low <= places) & (places < high)))
-        if step.keys is not None:
-            asked = asked.restrict(np.array(step.keys))
-        step = protocol.next(step, draw_tally(step.mechanism, asked, rng, question=step.question))
+        first, *others = (_answers(step, population, row, rng) for row in places)
+        step = protocol.next(step, sum(others, start=first))
     return step
+
+
+def _answers(step: Round, population: Population, places: Floats, rng: np.random.Generator) -> Tally:
+    """What those say who belong to the round's group."""
+    asked = population
+    if step.group != EVERYBODY:
+        low, high = (float(end) for end in step.group)
+        asked = asked.take(np.flatnonzero((low <= places) & (places < high)))
+    if step.keys is not None:
+        asked = asked.restrict(np.array(step.keys))
+    return draw_tally(step.mechanism, asked, rng, question=step.question)

@@ -132,6 +132,20 @@ class Population:
             value_range=self.value_range,
         )
 
+    def keep_pairs(self, pairs: int, rng: np.random.Generator) -> Population:
+        """All users, with at most so many of their pairs, drawn at random."""
+        users = np.repeat(np.arange(self.n_users), self.sizes)
+        order = np.lexsort((rng.random(users.size), users))
+        rank = np.arange(users.size) - np.repeat(self.offsets[:-1], self.sizes)
+        kept = np.sort(order[rank < pairs])
+        sizes = np.minimum(self.sizes, pairs)
+        return replace(
+            self,
+            offsets=np.concatenate(([0], np.cumsum(sizes))),
+            codes=self.codes[kept],
+            values=self.values[kept],
+        )
+
     def records(self) -> Iterator[Record]:
         """Every user's record, for the slow path through the real client."""
         for start, stop in zip(self.offsets[:-1], self.offsets[1:], strict=True):
