@@ -110,6 +110,8 @@ def test_metrics_by_hand():
         frequency=np.array([0.4, 0.1, 0.2]),
         frequency_se=np.zeros(3),
         signed=np.zeros(3),
+        signed_se=np.zeros(3),
+        covariance=np.zeros(3),
         mean=np.array([0.0, np.nan, 1.0]),
         mean_se=np.zeros(3),
     )

@@ -32,6 +32,9 @@ class Estimates:
     frequency: Floats
     frequency_se: Floats
     signed: Floats
+    signed_se: Floats
+    covariance: Floats
+    """Between frequency and signed."""
     mean: Floats
     mean_se: Floats
     steps: tuple[str, ...] = ()
@@ -44,11 +47,22 @@ class Estimates:
         return self.frequency - reach, self.frequency + reach
 
     def mean_interval(self, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
-        """Delta-method interval within [-1, 1]; all of it for biased means and keys that nobody may hold."""
-        reach = two_sided_z(confidence) * self.mean_se
-        known = (self.frequency_interval(confidence)[0] > 0) & (not self.means_are_biased)
-        low = np.where(known, np.clip(self.mean - reach, -1.0, 1.0), -1.0)
-        high = np.where(known, np.clip(self.mean + reach, -1.0, 1.0), 1.0)
+        """Fieller's interval within [-1, 1]: every mean m for which signed - m frequency may be 0.
+
+        Where the frequency itself may be 0 that set is unbounded, and the whole range is given; so
+        it is for biased means, which no standard error covers.
+        """
+        z2 = two_sided_z(confidence) ** 2
+        with np.errstate(invalid="ignore"):
+            square = self.frequency**2 - z2 * self.frequency_se**2
+            middle = self.frequency * self.signed - z2 * self.covariance
+            rest = self.signed**2 - z2 * self.signed_se**2
+            inside = middle**2 - square * rest
+            known = (square > 0) & (self.frequency > 0) & (inside >= 0) & (not self.means_are_biased)
+            reach = np.sqrt(np.where(known, inside, 0.0))
+            square = np.where(known, square, 1.0)
+            low = np.where(known, np.clip((middle - reach) / square, -1.0, 1.0), -1.0)
+            high = np.where(known, np.clip((middle + reach) / square, -1.0, 1.0), 1.0)
         return low, high
 
     def after(self, step: str, *, frequency: Floats, mean: Floats) -> Estimates:
@@ -76,15 +90,17 @@ def estimate(mechanism: KeyValueMechanism, tally: Tally) -> Estimates:
     held = frequency > 0
     divisor = np.where(held, frequency, 1.0)
     mean = np.where(held, signed / divisor, np.nan)
-    mean_variance = mechanism.channel.mean_variance(
-        np.minimum(divisor, 1.0), np.clip(np.nan_to_num(mean), -1.0, 1.0), asked, mechanism.pairs_per_user
-    )
+    plausible = np.clip(np.nan_to_num(mean), -1.0, 1.0)
+    spread = mechanism.moments.covariance(np.clip(frequency, 0.0, 1.0), plausible, asked)
+    of_mean = spread.of_mean(np.minimum(divisor, 1.0), plausible)
     return Estimates(
         n_reports=tally.n_reports,
         asked=tally.asked,
         frequency=frequency,
         frequency_se=np.where(heard, np.sqrt(np.maximum(variance, 0.0)), np.inf),
         signed=signed,
+        signed_se=np.where(heard, np.sqrt(spread.signed), np.inf),
+        covariance=np.where(heard, spread.crossed, 0.0),
         mean=mean,
-        mean_se=np.where(held, np.sqrt(np.maximum(mean_variance, 0.0)), np.inf),
+        mean_se=np.where(held, np.sqrt(np.maximum(of_mean, 0.0)), np.inf),
     )

@@ -4,17 +4,20 @@ Two channels say what a report tells about one key: `channel` (a sign) and `valu
 on a grid). `unary`, `response` and `indexed` are the shapes of a signed report; `pckv_ue`, `ks_ue`,
 `pckv_grr`, `privkv` and `kvue` are calibrations of them. `ue_sw`, `privkvm_star` and `boundary_bits`
 report values, `broadcast` is a later round of PrivKVM, `keys_only` asks about keys by one of the
-`oracles`, `apart` holds the baselines that perturb keys and values apart, `values` the value
-mechanisms without keys.
+`oracles`, `bucket` hashes whole records, `apart` holds the baselines that perturb keys and values
+apart, `values` the value mechanisms without keys. `moments` says how unsure a signed report leaves
+a key's frequency and mean.
 """
 
 from keyveil.mechanisms.apart import Apart
 from keyveil.mechanisms.base import Allocation, Answer, Calibrated, KeyValueMechanism, Mechanism, Witness
 from keyveil.mechanisms.boundary_bits import IndexedBoundaryBits
 from keyveil.mechanisms.broadcast import BroadcastIndex
+from keyveil.mechanisms.bucket import Bucket
 from keyveil.mechanisms.channel import Channel, Exactness, Number
 from keyveil.mechanisms.indexed import SampledIndex
 from keyveil.mechanisms.keys_only import EncodedOracle, OwnKey, RecordSize
+from keyveil.mechanisms.moments import Covariance, Moments
 from keyveil.mechanisms.oracles import Bits, Hashed, Response
 from keyveil.mechanisms.privkvm_star import IndexedBoundary
 from keyveil.mechanisms.registry import REGISTRY, SAME_REPORTS, SEVERAL_ROUNDS, build, find
@@ -33,8 +36,10 @@ __all__ = [
     "Apart",
     "Bits",
     "BroadcastIndex",
+    "Bucket",
     "Calibrated",
     "Channel",
+    "Covariance",
     "EncodedOracle",
     "Exactness",
     "Harmony",
@@ -43,6 +48,7 @@ __all__ = [
     "IndexedBoundaryBits",
     "KeyValueMechanism",
     "Mechanism",
+    "Moments",
     "Number",
     "OwnKey",
     "RecordSize",

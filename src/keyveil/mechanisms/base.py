@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 from keyveil.domain import Record
 from keyveil.errors import DomainError, MechanismError
 from keyveil.mechanisms.channel import Channel, Exactness, Number, drawing_variance, share_variance
+from keyveil.mechanisms.moments import Moments
 from keyveil.numerics import WORD_BITS, parse_epsilon
 from keyveil.report import Layout
 
@@ -251,11 +252,11 @@ class AsksOneKey:
 
 
 class KeyValueMechanism(Mechanism, Protocol):
-    """A mechanism whose reports go through the per-key channel: frequencies and means can be debiased."""
+    """A mechanism whose reports speak of signed keys: frequencies and means can be debiased."""
 
     @property
-    def channel(self) -> Channel:
-        """What a report says about one key."""
+    def moments(self) -> Moments:
+        """What n reports leave unknown of a key."""
 
     def debias(
         self, plus: Number, minus: Number, asked: Number, number: Exactness = float
@@ -287,6 +288,11 @@ class PaddedSampling(Calibration, ThroughChannel, AsksEverybody):
     ) -> tuple[Number, Number]:
         """Unbiased frequency, and frequency * mean."""
         return self.channel.debias(plus, minus, asked, self.pairs_per_user, number)
+
+    @property
+    def moments(self) -> Moments:
+        """The channel's, behind l slots."""
+        return Moments.through(self.channel, self.pairs_per_user)
 
     def expected_asked(self, users: Number, number: Exactness = float) -> Number:
         """Every report can speak of every key."""

@@ -136,25 +136,6 @@ class Channel:
         signed = pairs_per_user * ((plus - minus) / asked) / (a * x)
         return share(a, b, plus + minus, asked, pairs_per_user), signed
 
-    def mean_variance(
-        self,
-        frequency: Number,
-        mean: Number,
-        asked: Number,
-        pairs_per_user: int,
-        number: Exactness = float,
-    ) -> Number:
-        """First-order variance of signed / frequency for holders drawn at random.
-
-        For a fixed population it is an upper bound: the variance of the values among holders,
-        divided by their number, is not subtracted because nobody can see it. Good to 3 % once
-        n ((a - b) f / l)**2 exceeds 200 b (1 - b); a factor two too small at 18.
-        """
-        a, b = number(self.a), number(self.b)
-        delta = (a - b) * frequency / pairs_per_user
-        gamma = number(self.a * (2 * self.p - 1)) * frequency / pairs_per_user
-        return ((b + delta) / gamma**2 + mean**2 * (b * (1 - b) - delta) / delta**2) / asked
-
 
 def share(a: Number, b: Number, reported: Number, asked: Number, l: int = 1) -> Number:
     """Unbiased share of holders when `reported` of `asked` reports named the key; may be negative."""

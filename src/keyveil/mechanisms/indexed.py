@@ -23,6 +23,7 @@ from fractions import Fraction
 from keyveil.domain import Record, pick, round_to_sign, rounding_law, words_for
 from keyveil.mechanisms.base import AsksOneKey, Calibration, ThroughChannel, Tick, Witness, check_size
 from keyveil.mechanisms.channel import Channel, Exactness, Number
+from keyveil.mechanisms.moments import Moments
 from keyveil.report import ABSENT, MINUS, PLUS, Symbol
 
 
@@ -106,6 +107,11 @@ class SampledIndex(Calibration, ThroughChannel, AsksOneKey):
     def resembles(self, answer: int, witness: Witness) -> bool:
         """The same symbol about the same key."""
         return bool(answer == witness.answer)
+
+    @property
+    def moments(self) -> Moments:
+        """The channel's; holders among those asked are a sample."""
+        return Moments.through(self.channel, 1, drawn=1.0 - 1.0 / self.n_keys)
 
     def debias(
         self, plus: Number, minus: Number, asked: Number, number: Exactness = float

@@ -16,6 +16,7 @@ from keyveil.mechanisms.apart import KrrHarmony, OueHarmony, RapporHarmony
 from keyveil.mechanisms.base import Allocation, Calibrated, Mechanism
 from keyveil.mechanisms.boundary_bits import IndexedBoundaryBits
 from keyveil.mechanisms.broadcast import BroadcastIndex
+from keyveil.mechanisms.bucket import Bucket
 from keyveil.mechanisms.keys_only import Grr, Olh, Oue
 from keyveil.mechanisms.ks_ue import KsUe
 from keyveil.mechanisms.kvue import KvUe
@@ -42,6 +43,7 @@ _CLASSES: tuple[type[Calibrated], ...] = (
     KrrHarmony,
     RapporHarmony,
     OueHarmony,
+    Bucket,
 )
 
 REGISTRY: Mapping[str, type[Calibrated]] = MappingProxyType({cls.id: cls for cls in _CLASSES})

@@ -179,6 +179,8 @@ def widen(narrow: Estimates, keys: tuple[int, ...], n_keys: int) -> Estimates:
         frequency=fill(narrow.frequency, 0.0),
         frequency_se=fill(narrow.frequency_se, np.inf),
         signed=fill(narrow.signed, 0.0),
+        signed_se=fill(narrow.signed_se, np.inf),
+        covariance=fill(narrow.covariance, 0.0),
         mean=fill(narrow.mean, np.nan),
         mean_se=fill(narrow.mean_se, np.inf),
         steps=narrow.steps,

@@ -186,6 +186,8 @@ class UnarySquareWave(OneRound):
             frequency=everything.frequency[:d],
             frequency_se=everything.frequency_se[:d],
             signed=everything.frequency[:d] * np.nan_to_num(mean),
+            signed_se=np.full(d, np.inf),
+            covariance=np.zeros(d),
             mean=mean,
             mean_se=np.full(d, np.inf),
         )
@@ -214,6 +216,8 @@ def _frequencies(mechanism: Mechanism, tally: Tally, reported: Any) -> Estimates
         frequency=frequency,
         frequency_se=error,
         signed=np.zeros(size),
+        signed_se=np.full(size, np.inf),
+        covariance=np.zeros(size),
         mean=unknown,
         mean_se=np.full(size, np.inf),
     )

@@ -278,6 +278,8 @@ def outcome(found: Found, rounds: int, step: str) -> Outcome:
         frequency=found.frequency,
         frequency_se=found.frequency_se,
         signed=found.frequency * found.mean,
+        signed_se=np.full(found.mean.size, np.inf),
+        covariance=np.zeros(found.mean.size),
         mean=found.mean,
         mean_se=found.mean_se,
         means_are_biased=True,

@@ -48,7 +48,7 @@ def _one_round(name: str, protocol: type[OneRound] = OneRound) -> Factory:
             epsilon,
             n_keys=n_keys,
             pairs_per_user=pairs_per_user,
-            **{key: options.pop(key) for key in ("bins", "cohorts") if key in options},
+            **{key: options.pop(key) for key in ("bins", "cohorts", "buckets", "rho") if key in options},
         )
         return protocol(mechanism=mechanism, **options)
 
@@ -100,6 +100,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             _allocations("ue-sw"),
             gives_distribution=True,
         ),
+        "bucket": Method("whole records hashed to a few buckets, one told", _one_round("bucket")),
         "krr-harmony": Method(
             "baseline: key by randomized response, sign apart", _one_round("krr-harmony", KeysAndValuesApart)
         ),

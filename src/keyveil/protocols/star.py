@@ -144,6 +144,8 @@ class PrivKvmStar:
             frequency=frequency,
             frequency_se=error,
             signed=frequency * np.nan_to_num(mean),
+            signed_se=np.full(self.n_keys, np.inf),
+            covariance=np.zeros(self.n_keys),
             mean=mean,
             mean_se=np.full(self.n_keys, np.inf),
         )

@@ -192,7 +192,8 @@ def _theory(point: Point, people: Population) -> dict[str, float]:
     asked = mechanism.expected_asked(people.n_users)
     held = truth > 0
     variance = mechanism.variance(truth, asked, people.n_users)
-    of_means = mechanism.channel.mean_variance(truth[held], mean[held], asked, mechanism.pairs_per_user)
+    spread = mechanism.moments.covariance(truth[held], mean[held], asked)
+    of_means = spread.of_mean(truth[held], mean[held])
     channel = mechanism.channel
     a, b, told = float(channel.a), float(channel.b), float(channel.a * (2 * channel.p - 1))
     return {

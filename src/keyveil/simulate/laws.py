@@ -9,6 +9,7 @@ can be drawn at once instead of report by report:
                       and one multinomial. Counts of different keys are dependent; never draw them apart.
     sampled index     the index is drawn per user, because how often each key is asked is one
                       multinomial; then as unary, per key
+    bucket            a real hash, real buckets: n l hashes, and one table of (cohort, bucket)
     hashed            with ideal hashing supports are those of a unary encoding; drawn that way
 
 The slow path, `perturb_all`, sends every record through the mechanism's own `perturb`.
@@ -25,6 +26,7 @@ import numpy as np
 from keyveil.mechanisms import (
     Apart,
     BroadcastIndex,
+    Bucket,
     Channel,
     EncodedOracle,
     IndexedBoundary,
@@ -41,8 +43,12 @@ from keyveil.mechanisms import (
 from keyveil.numerics import Entropy
 from keyveil.simulate.population import Floats, Ints, Population
 from keyveil.tally import Tally
+from keyveil.tally.hashing import signed_buckets, signed_supports
 
 Cells = dict[str, Ints]
+
+# Pairs and dummies hashed at once.
+_BALLS = 1 << 21
 
 
 def draw_tally(
@@ -117,6 +123,61 @@ def _(mechanism: BroadcastIndex, population: Population, rng: np.random.Generato
         kept, flipped = _two_cells(rng, signs, keep, flip)
         plus, minus = plus + flipped, minus + kept
     return {"plus": plus, "minus": minus, "asked": asked.times}
+
+
+@draw_counts.register
+def _(mechanism: Bucket, population: Population, rng: np.random.Generator) -> Cells:
+    m, n = mechanism, population.n_users
+    table = np.zeros(m.cohorts * m.buckets, dtype=np.int64)
+    block = max(1, _BALLS // m.pairs_per_user)
+    for start in range(0, n, block):
+        users = np.arange(start, min(n, start + block))
+        cohorts = rng.integers(0, m.cohorts, users.size)
+        owned = _owned_buckets(m, population, users, cohorts, rng)
+        table += np.bincount(cohorts * m.buckets + _tell(m, owned, rng), minlength=table.size)
+    plus, minus = signed_supports(m, table.reshape(m.cohorts, m.buckets))
+    return {"plus": plus, "minus": minus, "asked": np.full(m.n_keys, n)}
+
+
+def _owned_buckets(
+    m: Bucket, population: Population, users: Ints, cohorts: Ints, rng: np.random.Generator
+) -> Ints:
+    """The buckets of l pairs or dummies of each user, sorted."""
+    l, sizes = m.pairs_per_user, population.sizes[users]
+    owned = rng.integers(0, m.buckets, (users.size, l))
+    first, last = population.offsets[users[0]], population.offsets[users[-1] + 1]
+    row = np.repeat(np.arange(users.size), sizes)
+    place = np.arange(last - first) - np.repeat(population.offsets[users] - first, sizes)
+    if sizes.max(initial=0) > l:
+        shuffled = np.empty_like(place)
+        shuffled[np.argsort(row + rng.random(row.size))] = place
+        place = shuffled
+    kept = place < l
+    row, place = row[kept], place[kept]
+    codes, values = (part[first:last][kept] for part in (population.codes, population.values))
+    up, down = signed_buckets(m, cohorts[row], codes)
+    owned[row, place] = np.where(rng.random(codes.size) * 2.0 - 1.0 < values, up, down)
+    owned.sort(axis=1)
+    return owned
+
+
+def _tell(m: Bucket, owned: Ints, rng: np.random.Generator) -> Ints:
+    """One bucket a user: an own one with the chance of its kernel, else any other."""
+    fresh = np.ones(owned.shape, dtype=bool)
+    fresh[:, 1:] = owned[:, 1:] != owned[:, :-1]
+    rank = np.cumsum(fresh, axis=1)
+    count = rank[:, -1]
+    own = np.array([j * m.own(j) / m.words for j in range(1, min(m.pairs_per_user, m.buckets) + 1)])
+    if own.size == m.buckets:
+        own[-1] = 1.0
+    truthful = rng.random(count.size) < own[count - 1]
+    wanted = 1 + (rng.random(count.size) * count).astype(np.int64)
+    told: Ints = owned[np.arange(count.size), (rank < wanted[:, None]).sum(axis=1)]
+    lying = np.flatnonzero(~truthful)
+    while lying.size:
+        told[lying] = rng.integers(0, m.buckets, lying.size)
+        lying = lying[(owned[lying] == told[lying, None]).any(axis=1)]
+    return told
 
 
 # --- values on a grid ---

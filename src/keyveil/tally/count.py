@@ -13,6 +13,7 @@ from keyveil.errors import Refusal, ReportRejected
 from keyveil.mechanisms import (
     Apart,
     BroadcastIndex,
+    Bucket,
     EncodedOracle,
     Hashed,
     IndexedBoundary,
@@ -25,7 +26,7 @@ from keyveil.mechanisms import (
     UeSw,
 )
 from keyveil.report import ABSENT, MINUS, PLUS, Envelope, Layout, Row, Symbol, Trits
-from keyveil.tally.hashing import supports
+from keyveil.tally.hashing import signed_supports, supports
 from keyveil.tally.tally import Counts, Tally
 
 # Reports handled at once: keeps the unpacked trits of 6,000 keys within 25 MB.
@@ -128,6 +129,13 @@ def _(mechanism: EncodedOracle, payloads: Sequence[bytes]) -> Cells:
         table = _histogram(oracle.layout, payloads).reshape(oracle.cohorts, oracle.buckets)
         return {"support": supports(table, oracle.n_symbols)}
     return {"support": _rows(Row(oracle.n_symbols, 2), payloads).sum(axis=0)}
+
+
+@count_answers.register
+def _(mechanism: Bucket, payloads: Sequence[bytes]) -> Cells:
+    table = _histogram(mechanism.layout, payloads).reshape(mechanism.cohorts, mechanism.buckets)
+    plus, minus = signed_supports(mechanism, table)
+    return {"plus": plus, "minus": minus, "asked": np.full(mechanism.n_keys, len(payloads))}
 
 
 @count_answers.register

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from keyveil.mechanisms import Bucket
+from keyveil.mechanisms.bucket import TIE_WORDS
 from keyveil.tally.tally import Counts
 
-# Hashes evaluated at once: 32 MB of 64-bit numbers.
-_BLOCK = 1 << 22
+# Hashes evaluated at once: what stays in a core's cache.
+_BLOCK = 1 << 16
 
 
 def supports(table: Counts, n_symbols: int) -> Counts:
@@ -25,6 +27,30 @@ def supports(table: Counts, n_symbols: int) -> Counts:
         buckets = bucket_of_many(part[:, None], np.arange(n_symbols)[None, :], table.shape[1])
         total += np.take_along_axis(table[part], buckets, axis=1).sum(axis=0)
     return total
+
+
+def signed_supports(mechanism: Bucket, table: Counts) -> tuple[Counts, Counts]:
+    """Supports of every key's two signs, from counts of (cohort, bucket)."""
+    d, cohorts = mechanism.n_keys, np.flatnonzero(table.any(axis=1))
+    plus, minus = np.zeros(d, dtype=np.int64), np.zeros(d, dtype=np.int64)
+    rows = max(1, _BLOCK // d)
+    for start in range(0, cohorts.size, rows):
+        part = cohorts[start : start + rows, None]
+        up, down = signed_buckets(mechanism, part, np.arange(d)[None, :])
+        plus += np.take_along_axis(table[part[:, 0]], up, axis=1).sum(axis=0)
+        minus += np.take_along_axis(table[part[:, 0]], down, axis=1).sum(axis=0)
+    return plus, minus
+
+
+def signed_buckets(mechanism: Bucket, cohorts: Counts, codes: Counts) -> tuple[Counts, Counts]:
+    """`Bucket.symbol_bucket` of both signs, for arrays."""
+    g, tie = mechanism.buckets, mechanism.tie
+    up, down = (bucket_of_many(cohorts, 2 * codes + minus, g) for minus in (0, 1))
+    if tie:
+        tied = bucket_of_many(cohorts, ~codes, TIE_WORDS) < abs(tie)
+        other = up if tie > 0 else (up + 1 + bucket_of_many(cohorts, 2 * codes + 1, g - 1)) % g
+        down = np.where(tied, other, down)
+    return up, down
 
 
 def bucket_of_many(cohorts: NDArray[np.int64], symbols: NDArray[np.int64], buckets: int) -> NDArray[np.int64]:

@@ -42,6 +42,8 @@ EXEMPT: Mapping[tuple[str, str], str] = MappingProxyType(
         ("olh", "frequency_is_unbiased"): "1/g is the chance of a hit over all hashes, not over four of them",
         ("olh", "variance_is_exact"): "1/g is the chance of a hit over all hashes, not over four of them",
         ("olh", "simulation_follows_the_law"): "is simulated with ideal hashing",
+        ("bucket", "frequency_is_unbiased"): "is unbiased over all hashes, not over two of them",
+        ("bucket", "variance_is_exact"): "is exact over all hashes, not over two of them",
         ("krr-harmony", "closed_form_is_reached"): "a baseline that does not claim what sampling amplifies",
     }
 )
