@@ -2,7 +2,15 @@
 
 from keyveil.domain.keys import OTHER, Domain
 from keyveil.domain.record import FULL_LEVEL, HALF_LEVEL, Pair, Record, level_of
-from keyveil.domain.sampling import pick, round_to_sign, rounding_law, sample_pair, sampling_law, words_for
+from keyveil.domain.sampling import (
+    pick,
+    round_to_sign,
+    rounding_law,
+    sample_pair,
+    sampling_law,
+    words_before,
+    words_for,
+)
 
 __all__ = [
     "FULL_LEVEL",
@@ -17,5 +25,6 @@ __all__ = [
     "rounding_law",
     "sample_pair",
     "sampling_law",
+    "words_before",
     "words_for",
 ]

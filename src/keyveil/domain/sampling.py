@@ -37,8 +37,12 @@ def words_for(choice: int, choices: int, word_bits: int = WORD_BITS) -> int:
     >>> [words_for(choice, 3, word_bits=2) for choice in range(3)]
     [2, 1, 1]
     """
-    words = 1 << word_bits
-    return -(-(choice + 1) * words // choices) - -(-choice * words // choices)
+    return words_before(choice + 1, choices, word_bits) - words_before(choice, choices, word_bits)
+
+
+def words_before(choice: int, choices: int, word_bits: int = WORD_BITS) -> int:
+    """How many words make `pick` return less than `choice`."""
+    return -(-(choice << word_bits) // choices)
 
 
 def sample_pair(record: Record, pairs_per_user: int, word: int, word_bits: int = WORD_BITS) -> Pair | None:

@@ -15,6 +15,7 @@ whatever the number of keys.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,8 +120,24 @@ def fake_share(channel: ValueChannel, sampled: Floats) -> Floats:
     return fakes / (fakes + sampled * a)
 
 
+class Windowed(Protocol):
+    """Whatever tells near outputs oftener than far ones."""
+
+    @property
+    def window(self) -> Window:
+        """Which outputs are near."""
+
+    @property
+    def near(self) -> int:
+        """Words for a near output."""
+
+    @property
+    def far(self) -> int:
+        """Words for a far output."""
+
+
 def expectation_maximisation(
-    channel: ValueChannel,
+    channel: Windowed,
     outputs: Floats,
     fake: Floats,
     *,
@@ -149,7 +166,7 @@ def subtract_fakes(outputs: Floats, expected_fakes: Floats) -> Floats:
 
 
 def _em(
-    channel: ValueChannel, outputs: Floats, fake: Floats, smooth: bool, iterations: int, tolerance: float
+    channel: Windowed, outputs: Floats, fake: Floats, smooth: bool, iterations: int, tolerance: float
 ) -> Floats:
     window = channel.window
     heard = channel.near * window.width + channel.far * (window.n_out - window.width)

@@ -38,6 +38,8 @@ class Estimates:
     mean: Floats
     mean_se: Floats
     steps: tuple[str, ...] = ()
+    frequency_top: Floats | None = None
+    """Frequencies for a table of the top keys, where they are estimated apart."""
     means_are_biased: bool = False
     """Whether the means miss the truth by more than noise, so that no standard error covers it."""
 

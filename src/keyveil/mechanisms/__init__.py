@@ -16,9 +16,9 @@ from keyveil.mechanisms.broadcast import BroadcastIndex
 from keyveil.mechanisms.bucket import Bucket
 from keyveil.mechanisms.channel import Channel, Exactness, Number
 from keyveil.mechanisms.indexed import SampledIndex
-from keyveil.mechanisms.keys_only import EncodedOracle, OwnKey, RecordSize
+from keyveil.mechanisms.keys_only import EncodedOracle, OwnKey, OwnSign, PopularSize, RecordSize, SizeClass
 from keyveil.mechanisms.moments import Covariance, Moments
-from keyveil.mechanisms.oracles import Bits, Hashed, Response
+from keyveil.mechanisms.oracles import Bits, Hashed, Response, Wave
 from keyveil.mechanisms.privkvm_star import IndexedBoundary
 from keyveil.mechanisms.registry import REGISTRY, SAME_REPORTS, SEVERAL_ROUNDS, build, find
 from keyveil.mechanisms.response import SignedResponse
@@ -51,13 +51,17 @@ __all__ = [
     "Moments",
     "Number",
     "OwnKey",
+    "OwnSign",
+    "PopularSize",
     "RecordSize",
     "Response",
     "SampledIndex",
     "SignedResponse",
     "SignedUnary",
+    "SizeClass",
     "UeSw",
     "ValueChannel",
+    "Wave",
     "Window",
     "WindowResponse",
     "Witness",

@@ -2,6 +2,9 @@
 
     OwnKey       one of the user's keys, evenly; a symbol of its own for users who hold nothing
     RecordSize   how many pairs there are, cut at the largest size that is told apart
+    SizeClass    the same in classes
+    OwnSign      the sign of one of the user's values
+    PopularSize  the class of sizes, told by those who hold popular keys
 
 Encoders and oracles are small and meet only here. With OwnKey a user of several keys tells one of
 them, so shares are those of users who told a key, not of those who hold it.
@@ -9,15 +12,16 @@ them, so shares are those of users who told a key, not of those who hold it.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol, Self
 
-from keyveil.domain import Record, sample_pair, sampling_law
+from keyveil.domain import FULL_LEVEL, Record, pick, sample_pair, sampling_law, words_before, words_for
 from keyveil.errors import MechanismError
 from keyveil.mechanisms.base import Answer, Ask, AsksEverybody, Calibration, Tick, Witness, check_size
-from keyveil.mechanisms.oracles import COHORTS, Bits, Hashed, Oracle, Response
+from keyveil.mechanisms.oracles import COHORTS, Bits, Hashed, Oracle, Response, Wave
 from keyveil.report import Layout
 
 
@@ -83,6 +87,106 @@ class RecordSize:
     def law(self, record: Record, word_bits: int) -> Mapping[int, Fraction]:
         """Certain."""
         return {min(len(record.pairs), self.largest): Fraction(1)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeClass:
+    """Which class a record's size falls into; classes begin at `starts`, the first at 0."""
+
+    n_keys: int
+    starts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if self.starts[:1] != (0,) or list(self.starts) != sorted(set(self.starts)) or len(self.starts) < 2:
+            raise MechanismError(f"classes of sizes must begin at 0 and ascend, got {self.starts}")
+
+    @property
+    def n_symbols(self) -> int:
+        """One a class."""
+        return len(self.starts)
+
+    def draw(self, record: Record, word: int, word_bits: int) -> int:
+        """The class; takes a word like every encoder, and does not look at it."""
+        return bisect.bisect_right(self.starts, len(record.pairs)) - 1
+
+    def law(self, record: Record, word_bits: int) -> Mapping[int, Fraction]:
+        """Certain."""
+        return {self.draw(record, 0, word_bits): Fraction(1)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnSign:
+    """The sign of one of the user's values, evenly chosen and rounded; 0 nothing held, 1 for +, 2 for -.
+
+    One word does both: its slot says which pair, its place inside the slot rounds the value.
+    """
+
+    n_keys: int
+
+    @property
+    def n_symbols(self) -> int:
+        """Nothing, +, -."""
+        return 3
+
+    def draw(self, record: Record, word: int, word_bits: int) -> int:
+        """The pair by the word's slot, the sign by what is left of the word."""
+        held = len(record.pairs)
+        if not held:
+            return 0
+        slot = pick(word, held, word_bits)
+        first = words_before(slot, held, word_bits)
+        inside = Fraction(word - first, words_for(slot, held, word_bits))
+        return 1 if inside < Fraction(record.pairs[slot].level, FULL_LEVEL) else 2
+
+    def law(self, record: Record, word_bits: int) -> Mapping[int, Fraction]:
+        """The exact shares of words."""
+        if not record.pairs:
+            return {0: Fraction(1)}
+        plus = 0
+        for slot, pair in enumerate(record.pairs):
+            words = words_for(slot, len(record.pairs), word_bits)
+            plus += -(-words * pair.level // FULL_LEVEL)
+        up = Fraction(plus, 1 << word_bits)
+        return {1: up, 2: 1 - up}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopularSize:
+    """How long the records are that hold popular keys.
+
+    A user who holds j of the popular keys tells the class of their record's size with chance
+    min(j, most)/most, else 0: so a class is heard in proportion to the popular pairs in it.
+    """
+
+    n_keys: int
+    popular: tuple[int, ...]
+    most: int
+    starts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if self.most < 1 or not self.popular or self.starts[:1] != (1,):
+            raise MechanismError("popular keys, `most` of at least 1 and classes that begin at 1 are needed")
+
+    @property
+    def n_symbols(self) -> int:
+        """The classes, and 0."""
+        return len(self.starts) + 1
+
+    def _held(self, record: Record) -> int:
+        return min(self.most, sum(pair.code in self.popular for pair in record.pairs))
+
+    def draw(self, record: Record, word: int, word_bits: int) -> int:
+        """1 + class, or 0."""
+        spoken = word * self.most < self._held(record) << word_bits
+        return bisect.bisect_right(self.starts, len(record.pairs)) if spoken else 0
+
+    def law(self, record: Record, word_bits: int) -> Mapping[int, Fraction]:
+        """The exact shares of words."""
+        held = self._held(record)
+        if not held:
+            return {0: Fraction(1)}
+        spoken = Fraction(-(-(held << word_bits) // self.most), 1 << word_bits)
+        return {0: 1 - spoken, bisect.bisect_right(self.starts, len(record.pairs)): spoken}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +269,10 @@ class EncodedOracle(Calibration, AsksEverybody):
     # --- the collector's side ---
 
     def ticks(self, answer: Answer) -> Iterator[Tick]:
-        """Every symbol that the answer supports."""
+        """Every symbol that the answer supports; a wave's output itself."""
+        if isinstance(self.oracle, Wave):
+            yield "outputs", (answer,)
+            return
         for symbol in range(self.oracle.n_symbols):
             if self.oracle.supports(answer, symbol):
                 yield "support", (symbol,)

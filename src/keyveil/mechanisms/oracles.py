@@ -3,6 +3,7 @@
     Response   grr: the symbol with chance keep, each other with chance lie
     Bits       oue: one bit per symbol, the own one shows with chance 1/2, any other with 1/(E + 1)
                sue: flipped symmetrically with odds e**(epsilon/2), as in basic RAPPOR
+    Wave       sw: ordered symbols; outputs near the symbol are likelier
     Hashed     olh: a public hash sends symbols to g = e**epsilon + 1 buckets; the bucket goes through grr
 
 Support counts (reports that speak for a symbol) have mean n (b + (a - b) share), so debiasing is one
@@ -27,6 +28,7 @@ from typing import Protocol, Self
 from keyveil.domain import pick, words_for
 from keyveil.errors import MechanismError
 from keyveil.mechanisms.base import Answer
+from keyveil.mechanisms.values import WindowResponse
 from keyveil.numerics import WORD_BITS, ceil_div, exp_below, parse_epsilon
 from keyveil.report import Layout, Row, Symbol
 
@@ -327,6 +329,77 @@ class Hashed:
             if bucket != bucket_of(cohort, other, self.buckets):
                 return cohort * self.buckets + bucket
         return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wave:
+    """sw: ordered symbols told by the square wave, near ones likelier."""
+
+    response: WindowResponse
+
+    @classmethod
+    def for_epsilon(cls, epsilon: object, n_symbols: int, word_bits: int = WORD_BITS) -> Self:
+        """The square wave over the symbols."""
+        return cls(response=WindowResponse.square_wave(epsilon, n_symbols, word_bits))
+
+    @property
+    def n_symbols(self) -> int:
+        """The inputs of the wave."""
+        return self.response.window.n_in
+
+    @property
+    def word_bits(self) -> int:
+        """The response's."""
+        return self.response.word_bits
+
+    @property
+    def a(self) -> Fraction:
+        """The answer lies in the symbol's window."""
+        return Fraction(self.response.near * self.response.window.width, 1 << self.word_bits)
+
+    @property
+    def b(self) -> Fraction:
+        """The answer lies in the window of a symbol far away."""
+        return Fraction(self.response.far * self.response.window.width, 1 << self.word_bits)
+
+    @property
+    def loss(self) -> Fraction:
+        """Near / far."""
+        return self.response.loss
+
+    @property
+    def n_words(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def layout(self) -> Symbol:
+        """An output."""
+        return Symbol(self.response.window.n_out)
+
+    def answers(self) -> Iterator[int]:
+        """All outputs."""
+        return iter(range(self.response.window.n_out))
+
+    def probability(self, answer: int, symbol: int) -> Fraction:
+        """Near or far."""
+        return self.response.row(symbol)[answer]
+
+    lift = probability
+
+    def perturb(self, symbol: int, words: Sequence[int]) -> int:
+        """An output, mostly near."""
+        (word,) = words
+        return self.response.draw(symbol, word)
+
+    def supports(self, answer: int, symbol: int) -> bool:
+        """The answer lies in the symbol's window."""
+        return self.response.window.is_near(symbol, answer)
+
+    def telling(self, symbol: int, other: int) -> int:
+        """The output of the symbol's window that is farthest from the other's."""
+        window = self.response.window
+        return window.pick_near(symbol, 0 if symbol < other else window.width - 1)
 
 
 def bucket_of(cohort: int, symbol: int, buckets: int) -> int:

@@ -52,7 +52,7 @@ REGISTRY: Mapping[str, type[Calibrated]] = MappingProxyType({cls.id: cls for cls
 SAME_REPORTS: Mapping[str, str] = MappingProxyType({"privkv-em": "privkv", "privkv-mle": "privkv"})
 
 # Methods whose rounds follow from each other; devices learn each from the collector.
-SEVERAL_ROUNDS = ("privkvm", "privkvm-plus", "privkvm-virtual", "privkvm-star", "ks-grr")
+SEVERAL_ROUNDS = ("privkvm", "privkvm-plus", "privkvm-virtual", "privkvm-star", "ks-grr", "auto")
 
 
 def build(

@@ -80,6 +80,8 @@ class Outcome:
     distribution: Distribution | None = None
     notes: tuple[str, ...] = ()
     rounds: int = 1
+    anchor: float | None = None
+    """The mean over all values as a group of its own told it; means are shrunk towards it."""
 
 
 class Rounds(Protocol):

@@ -13,6 +13,8 @@ from typing import Any
 
 from keyveil.errors import MechanismError
 from keyveil.mechanisms import REGISTRY, build
+from keyveil.numerics import parse_epsilon
+from keyveil.protocols.auto import Auto
 from keyveil.protocols.base import Rounds
 from keyveil.protocols.ks_grr import KsGrr
 from keyveil.protocols.one_round import (
@@ -37,6 +39,8 @@ class Method:
     build: Factory
     allocations: tuple[str, ...] = ()
     gives_distribution: bool = False
+    needs_users: bool = False
+    """Whether it makes a difference how many users are expected."""
 
 
 def _one_round(name: str, protocol: type[OneRound] = OneRound) -> Factory:
@@ -64,6 +68,10 @@ def _rounds(protocol: Callable[..., Rounds], *, padded: bool = False) -> Factory
         return protocol(epsilon=epsilon, n_keys=n_keys, **options)
 
     return make
+
+
+def _planned(epsilon: object, *, allocation: str = "", users: int = 100_000, **options: Any) -> Rounds:
+    return Auto(epsilon=parse_epsilon(epsilon), users=users, **options)
 
 
 def _allocations(name: str) -> tuple[str, ...]:
@@ -101,6 +109,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             gives_distribution=True,
         ),
         "bucket": Method("whole records hashed to a few buckets, one told", _one_round("bucket")),
+        "auto": Method("the planner's choice for what the sizes turn out to be", _planned, needs_users=True),
         "krr-harmony": Method(
             "baseline: key by randomized response, sign apart", _one_round("krr-harmony", KeysAndValuesApart)
         ),

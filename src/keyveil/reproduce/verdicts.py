@@ -54,7 +54,7 @@ def _below(claim: Claim, figure: Figure, cells: Cells) -> tuple[str, bool]:
                     continue
                 compared += 1
                 gap = other[claim.metric] - one[claim.metric]
-                error = math.hypot(one[f"{claim.metric}_se"] or 0.0, other[f"{claim.metric}_se"] or 0.0)
+                error = math.hypot(*(cell.get(f"{claim.metric}_se") or 0.0 for cell in (one, other)))
                 support += gap > 2 * error
                 if gap < -2 * error:
                     against.append(f"{low} over {high} at {value:g}")

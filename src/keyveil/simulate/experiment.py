@@ -90,8 +90,14 @@ def run(
     cells = []
     for name in mechanisms:
         for epsilon in epsilons:
+            known = {"users": population.n_users * twins} if find_method(name)[0].needs_users else {}
             protocol = build_protocol(
-                name, epsilon, n_keys=population.n_keys, pairs_per_user=pairs_per_user, **(options or {})
+                name,
+                epsilon,
+                n_keys=population.n_keys,
+                pairs_per_user=pairs_per_user,
+                **known,
+                **(options or {}),
             )
             started = time.perf_counter()
             runs = []

@@ -33,12 +33,17 @@ from keyveil.mechanisms import (
     IndexedBoundaryBits,
     Mechanism,
     OwnKey,
+    OwnSign,
+    PopularSize,
+    RecordSize,
     Response,
     SampledIndex,
     SignedResponse,
     SignedUnary,
+    SizeClass,
     UeSw,
     ValueChannel,
+    Wave,
 )
 from keyveil.numerics import Entropy
 from keyveil.simulate.population import Floats, Ints, Population
@@ -232,13 +237,57 @@ def _boundaries(values: Floats, bins: int, rng: np.random.Generator) -> Ints:
 
 @draw_counts.register
 def _(mechanism: EncodedOracle, population: Population, rng: np.random.Generator) -> Cells:
-    if isinstance(mechanism.encoder, OwnKey):
-        pair, nothing = _sampled_pairs(population, 1, rng)
-        own = np.append(np.bincount(population.codes[pair], minlength=mechanism.n_keys), nothing)
-    else:
-        largest = mechanism.oracle.n_symbols - 1
-        own = np.bincount(np.minimum(population.sizes, largest), minlength=largest + 1)
+    own = draw_symbols(mechanism.encoder, population, rng)
+    if isinstance(mechanism.oracle, Wave):
+        rows = (mechanism.oracle.response.row(symbol) for symbol in range(own.size))
+        drawn = [rng.multinomial(count, np.array(row, float)) for count, row in zip(own, rows, strict=True)]
+        return {"outputs": np.sum(drawn, axis=0)}
     return {"support": _through_oracle(mechanism, own, rng)}
+
+
+@singledispatch
+def draw_symbols(encoder: object, population: Population, rng: np.random.Generator) -> Ints:
+    """How many users have each symbol of an encoder."""
+    raise TypeError(f"no symbol law for {type(encoder).__name__}; register draw_symbols for it")
+
+
+@draw_symbols.register
+def _(encoder: OwnKey, population: Population, rng: np.random.Generator) -> Ints:
+    pair, nothing = _sampled_pairs(population, 1, rng)
+    return np.append(np.bincount(population.codes[pair], minlength=encoder.n_keys), nothing)
+
+
+@draw_symbols.register
+def _(encoder: RecordSize, population: Population, rng: np.random.Generator) -> Ints:
+    return np.bincount(np.minimum(population.sizes, encoder.largest), minlength=encoder.n_symbols)
+
+
+@draw_symbols.register
+def _(encoder: SizeClass, population: Population, rng: np.random.Generator) -> Ints:
+    return np.bincount(_classes(encoder.starts, population.sizes) - 1, minlength=encoder.n_symbols)
+
+
+@draw_symbols.register
+def _(encoder: OwnSign, population: Population, rng: np.random.Generator) -> Ints:
+    pair, nothing = _sampled_pairs(population, 1, rng)
+    plus = int((rng.random(pair.size) * 2.0 - 1.0 < population.values[pair]).sum())
+    return np.array([nothing, plus, pair.size - plus])
+
+
+@draw_symbols.register
+def _(encoder: PopularSize, population: Population, rng: np.random.Generator) -> Ints:
+    popular = np.zeros(population.n_keys, dtype=bool)
+    popular[list(encoder.popular)] = True
+    owners = np.repeat(np.arange(population.n_users), population.sizes)
+    held = np.bincount(owners[popular[population.codes]], minlength=population.n_users)
+    spoken = rng.random(held.size) * encoder.most < held
+    symbols = np.where(spoken, _classes(encoder.starts, population.sizes), 0)
+    return np.bincount(symbols, minlength=encoder.n_symbols)
+
+
+def _classes(starts: tuple[int, ...], sizes: Ints) -> Ints:
+    """Which class each size falls into, counted from 1."""
+    return np.searchsorted(np.array(starts), sizes, side="right")
 
 
 @draw_counts.register

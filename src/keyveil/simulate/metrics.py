@@ -101,18 +101,19 @@ def measure(
     guessed_mean = np.nan_to_num(estimates.mean, nan=0.0)
     mean_off = guessed_mean - mean
     best = top_keys(frequency, top)
-    guess = top_keys(estimates.frequency, top)
+    shown = estimates.frequency if estimates.frequency_top is None else estimates.frequency_top
+    guess, off_top = top_keys(shown, top), shown - frequency
     held_best = best[frequency[best] > 0]
     held = np.flatnonzero(frequency > 0)
     apart, apart_top, variance = _distances(truth, distribution, held, held_best)
     return Errors(
         frequency_mse=float(np.mean(off**2)),
         mean_mse=float(np.nanmean(mean_off**2)),
-        frequency_mse_top=float(np.mean(off[best] ** 2)),
+        frequency_mse_top=float(np.mean(off_top[best] ** 2)),
         mean_mse_top=float(np.mean(mean_off[held_best] ** 2)),
         mean_mae=float(np.nanmean(np.abs(mean_off))),
         frequency_mae=float(np.mean(np.abs(off))),
-        frequency_relative_error_top=float(np.mean(np.abs(off[held_best]) / frequency[held_best])),
+        frequency_relative_error_top=float(np.mean(np.abs(off_top[held_best]) / frequency[held_best])),
         subset_mse=_subset_mse(off, subset),
         precision_top=np.intersect1d(best, guess).size / top,
         ncr_top=ncr(best, guess),

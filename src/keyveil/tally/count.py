@@ -24,6 +24,7 @@ from keyveil.mechanisms import (
     SignedResponse,
     SignedUnary,
     UeSw,
+    Wave,
 )
 from keyveil.report import ABSENT, MINUS, PLUS, Envelope, Layout, Row, Symbol, Trits
 from keyveil.tally.hashing import signed_supports, supports
@@ -125,6 +126,8 @@ def _(mechanism: EncodedOracle, payloads: Sequence[bytes]) -> Cells:
     oracle = mechanism.oracle
     if isinstance(oracle, Response):
         return {"support": _histogram(oracle.layout, payloads)}
+    if isinstance(oracle, Wave):
+        return {"outputs": _histogram(oracle.layout, payloads)}
     if isinstance(oracle, Hashed):
         table = _histogram(oracle.layout, payloads).reshape(oracle.cohorts, oracle.buckets)
         return {"support": supports(table, oracle.n_symbols)}

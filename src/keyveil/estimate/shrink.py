@@ -1,0 +1,315 @@
+"""shrink: what the keys together say about each of them (empirical Bayes).
+
+One key's estimate is noise around its frequency; a thousand keys show how frequencies are spread.
+That spread, the prior, is estimated from the estimates themselves and every key is pulled towards
+what is plausible given its own estimate:
+
+    f_k  ~  G                    any distribution on a grid, by maximum likelihood (EM), smoothed in log f,
+                                 tilted so that d E[f] is the known or estimated total
+    m_k  ~  N(mu, tau**2)        mu anchored by the value group where there is one
+    (f, S) estimates | f_k, m_k  Gaussian with the mechanism's own covariance (`Moments`)
+
+The posterior mean of f serves all keys; it is too timid for the largest. `frequency_top` is the Bayes
+rule for a loss that counts keys by how surely they belong to the top t: w(f) = 1/(1 + (tau_t/f)**4)
+with tau_t the t-th largest frequency under G. Use it for a table of the top and for nothing else.
+
+Where estimates are of truncated shares (records cut to l pairs), the posterior is over frequencies
+all the same: the likelihood knows what truncation makes of each.
+
+Shrunken numbers have no intervals: those stay with the unbiased estimates, because an interval from
+G is wrong for just those keys that people look at.
+
+[NPMLE] Kiefer and Wolfowitz 1956; Koenker and Mizera 2014 for its use here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyveil.estimate.sizes import Truncation
+from keyveil.mechanisms import Moments
+
+Floats = NDArray[np.float64]
+
+STEP, LARGEST_GRID, ITERATIONS, BANDWIDTH = 0.35, 600, 150, 0.2
+MOST_KEYS = 3000
+TYPICAL_SPREAD = 0.3
+SPREADS = (0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.0)
+
+
+class Anchor(NamedTuple):
+    """Where means lie on the whole, from users who told a value and nothing else."""
+
+    mean: float
+    error: float
+
+
+class Total(NamedTuple):
+    """What frequencies sum to: pairs per user."""
+
+    value: float
+    error: float
+
+
+NO_ANCHOR = Anchor(0.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Evidence:
+    """Unbiased estimates of every key from one round, and what they are estimates of."""
+
+    frequency: Floats
+    signed: Floats
+    asked: Floats
+    moments: Moments
+    truncation: Truncation
+
+    def only(self, keys: NDArray[np.int64]) -> Evidence:
+        """Of some keys."""
+        return replace(self, frequency=self.frequency[keys], signed=self.signed[keys], asked=self.asked[keys])
+
+    def total(self, other: Total | None) -> float:
+        """What frequencies sum to: the estimates' own sum and another's, weighed by their errors."""
+        sizes = self.truncation.law
+        whole = max(sizes.mean, 1e-9) / max(sizes.kept(self.truncation.l), 1e-9)
+        own = float(self.frequency.sum()) * whole
+        noise = self.moments.covariance(np.clip(self.frequency, 0, 1), 0.0, self.asked).frequency
+        variance = float(np.sum(noise)) * whole**2
+        if other is None:
+            return max(own, 0.0)
+        weight = variance / (variance + other.error**2)
+        return max(0.0, (1 - weight) * own + weight * other.value)
+
+    def law(self, grid: Floats) -> Floats:
+        """The density of each key's frequency estimate at each frequency of the grid."""
+        share = self.truncation.share(grid)
+        variance = self.moments.covariance(share, 0.0, self.asked[:, None]).frequency
+        return _normal(self.frequency[:, None], share, variance)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Prior:
+    """How the frequencies of all keys are spread."""
+
+    grid: Floats
+    weights: Floats
+
+    def on(self, grid: Floats) -> Floats:
+        """The same spread on another grid, 0 keeping its own."""
+        density = np.interp(grid[1:], self.grid[1:], self.weights[1:] / _widths(self.grid[1:]))
+        spread = density * _widths(grid[1:])
+        rest = 1 - self.weights[0]
+        weights: Floats = np.concatenate([self.weights[:1], rest * spread / max(spread.sum(), 1e-300)])
+        return weights
+
+    def threshold(self, top: int, n_keys: int) -> float:
+        """The top-th largest of n_keys frequencies."""
+        above = np.cumsum(self.weights[::-1])[::-1] * n_keys
+        return float(self.grid[max(1, int(np.flatnonzero(above >= min(top, above[0])).max()))])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Shrunk:
+    """Posterior means; `centre` and `tau` say what the keys' means turned out to share."""
+
+    frequency: Floats
+    frequency_top: Floats
+    mean: Floats
+    in_top: Floats
+    """The chance that a key is at least as frequent as the last of the top."""
+    centre: float
+    tau: float
+    prior: Prior
+
+
+def shrink(
+    evidence: Evidence,
+    *,
+    total: Total | None = None,
+    anchor: Anchor = NO_ANCHOR,
+    top: int = 50,
+    prior: Prior | None = None,
+    earlier: Evidence | None = None,
+    n_keys: int | None = None,
+) -> Shrunk:
+    """Posterior means of every key's frequency and mean.
+
+    `total` is what frequencies sum to, from elsewhere. With `prior` the spread of frequencies is
+    taken from an earlier round, whose estimates of the same keys are `earlier`; `n_keys` is then how
+    many keys that prior is about.
+    """
+    grid = _grid(evidence)
+    law = evidence.law(grid)
+    if prior is None:
+        mean = evidence.total(total) / evidence.frequency.size
+        prior = Prior(grid=grid, weights=_tilt(_smooth(_mixing(law), grid), grid, mean))
+    law = law * prior.on(grid)
+    if earlier is not None:
+        law = law * earlier.law(grid)
+    signs = _Signs(evidence, grid)
+    centre, tau = _fit(signs, law, anchor)
+    of_signs, means = signs.believe(centre, tau)
+    belief = law * of_signs
+    belief /= np.maximum(belief.sum(axis=1, keepdims=True), 1e-300)
+    held = belief[:, 1:] / np.maximum(belief[:, 1:].sum(axis=1, keepdims=True), 1e-300)
+    threshold = prior.threshold(top, n_keys or evidence.frequency.size)
+    weight = belief / (1 + (threshold / np.maximum(grid, 1e-12)) ** 4)
+    return Shrunk(
+        frequency=belief @ grid,
+        frequency_top=(weight @ grid) / np.maximum(weight.sum(axis=1), 1e-300),
+        mean=np.where(held.sum(axis=1) > 0.5, (held * means[:, 1:]).sum(axis=1), centre),
+        in_top=belief[:, grid >= threshold].sum(axis=1),
+        centre=centre,
+        tau=tau,
+        prior=prior,
+    )
+
+
+# --- the prior of frequencies ---
+
+
+def _grid(evidence: Evidence) -> Floats:
+    """0 and steps of a fraction of the noise, longer ones where the grid would grow too large."""
+    noise = float(np.sqrt(evidence.moments.frequency_noise / np.median(evidence.asked)))
+    largest = max(float(evidence.frequency.max(initial=0.0)) + 2 * noise, 4 * noise)
+    step, reach = (float(x) for x in evidence.truncation.frequency(np.array([STEP * noise, largest])))
+    reach = min(1.0, reach)
+    count = int(reach / step) + 2
+    if count <= LARGEST_GRID:
+        return np.linspace(0.0, max(reach, step), count)
+    even = np.arange(LARGEST_GRID // 2) * step
+    return np.concatenate([even, np.geomspace(even[-1] + step, reach, LARGEST_GRID // 2)])
+
+
+def _widths(grid: Floats) -> Floats:
+    return np.gradient(grid) if grid.size > 1 else np.ones(grid.size)
+
+
+def _normal(value: Floats, centre: Floats, variance: Floats) -> Floats:
+    density: Floats = np.exp(-((value - centre) ** 2) / (2 * variance)) / np.sqrt(variance)
+    return density
+
+
+def _mixing(law: Floats) -> Floats:
+    """The mixing weights that make all estimates together likeliest."""
+    prior = np.full(law.shape[1], 1.0 / law.shape[1])
+    for _ in range(ITERATIONS):
+        prior = prior * (law / np.maximum(law @ prior, 1e-300)[:, None]).mean(axis=0)
+    weights: Floats = prior / prior.sum()
+    return weights
+
+
+def _smooth(prior: Floats, grid: Floats) -> Floats:
+    """Neighbours in log f share their weight; 0 keeps its own."""
+    places = np.log(grid[1:])
+    kernel = np.exp(-((places[:, None] - places) ** 2) / (2 * BANDWIDTH**2))
+    kernel *= _widths(grid[1:])[:, None]
+    smooth = np.concatenate([prior[:1], (kernel / kernel.sum(axis=0)) @ prior[1:]])
+    weights: Floats = smooth / smooth.sum()
+    return weights
+
+
+def _tilt(prior: Floats, grid: Floats, mean: float | None) -> Floats:
+    """The nearest prior (in relative entropy) whose mean is known."""
+    if mean is None or not grid[0] < mean < grid[-1]:
+        return prior
+    low, high = -60.0 / grid[-1], 60.0 / grid[-1]
+    scale = 1.0
+    while scale < 1e6:
+        ends = [_tilted(prior, grid, slope * scale) @ grid for slope in (low, high)]
+        if ends[0] <= mean <= ends[1]:
+            break
+        scale *= 4
+    low, high = low * scale, high * scale
+    for _ in range(100):
+        middle = (low + high) / 2
+        if _tilted(prior, grid, middle) @ grid < mean:
+            low = middle
+        else:
+            high = middle
+    return _tilted(prior, grid, (low + high) / 2)
+
+
+def _tilted(prior: Floats, grid: Floats, slope: float) -> Floats:
+    exponent = slope * grid
+    weights = prior * np.exp(exponent - exponent.max())
+    tilted: Floats = weights / weights.sum()
+    return tilted
+
+
+# --- the prior of means ---
+
+
+class _Signs:
+    """Signed shares given frequencies on the grid."""
+
+    def __init__(self, evidence: Evidence, grid: Floats) -> None:
+        self.evidence, self.grid = evidence, grid
+        self.share = evidence.truncation.share(grid)
+
+    def only(self, keys: NDArray[np.int64]) -> _Signs:
+        return _Signs(self.evidence.only(keys), self.grid)
+
+    def _parts(self, centre: float) -> tuple[Floats, Floats]:
+        """What the centre leaves unexplained of the signed share, and the variance of its noise."""
+        seen = self.evidence
+        spread = seen.moments.covariance(self.share, centre, seen.asked[:, None])
+        slope = spread.crossed / spread.frequency
+        left = seen.signed[:, None] - self.share * centre - slope * (seen.frequency[:, None] - self.share)
+        return left, spread.signed - slope * spread.crossed
+
+    def believe(self, centre: float, tau: float) -> tuple[Floats, Floats]:
+        """Densities of the signed share and posterior means of m, keys by grid."""
+        if not np.isfinite(self.evidence.moments.signed_noise):
+            shape = self.evidence.frequency.size, self.grid.size
+            return np.ones(shape), np.full(shape, centre)
+        left, noise = self._parts(centre)
+        total = noise + (self.share * tau) ** 2
+        law = _normal(left, np.zeros(1), total)
+        if tau == 0:
+            return law, np.full(law.shape, centre)
+        middle = centre + self.share * tau**2 / total * left
+        spread = tau * np.sqrt(noise / total)
+        inside, mean = _within_range(middle, spread)
+        return law * inside / _within_range(np.full(1, centre), np.full(1, tau))[0], mean
+
+
+def _within_range(middle: Floats, spread: Floats) -> tuple[Floats, Floats]:
+    """How much of a normal distribution lies in [-1, 1], and its mean there."""
+    low, high = (-1 - middle) / spread, (1 - middle) / spread
+    inside = np.maximum(_reached(high) - _reached(low), 1e-12)
+    shift = (np.exp(-(low**2) / 2) - np.exp(-(high**2) / 2)) / np.sqrt(2 * np.pi) / inside
+    return inside, np.clip(middle + spread * shift, -1.0, 1.0)
+
+
+def _reached(z: Floats) -> Floats:
+    """The normal distribution function, to 1e-7 (Abramowitz and Stegun 26.2.17)."""
+    t = 1 / (1 + 0.2316419 * np.abs(z))
+    tail = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
+    series = np.polyval([1.330274429, -1.821255978, 1.781477937, -0.356563782, 0.319381530, 0.0], t)
+    reached: Floats = np.where(z > 0, 1 - tail * series, tail * series)
+    return reached
+
+
+def _fit(signs: _Signs, belief: Floats, anchor: Anchor) -> tuple[float, float]:
+    """The centre and spread of means that the keys and the value group together find likeliest."""
+    keys = np.argsort(-signs.evidence.frequency)[:MOST_KEYS]
+    few, weights = signs.only(keys), belief[keys]
+    weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
+
+    def likelihood(centre: float, tau: float) -> float:
+        law, _ = few.believe(centre, tau)
+        fit = np.log(np.maximum((weights * law).sum(axis=1), 1e-300)).sum()
+        return float(fit - ((centre - anchor.mean) / anchor.error) ** 2 / 2 - (tau / TYPICAL_SPREAD) ** 2 / 2)
+
+    centre, tau, reach = float(np.clip(anchor.mean, -1, 1)), SPREADS[4], min(2 * anchor.error, 1.0)
+    for _ in range(3):
+        tau = max(SPREADS, key=lambda each: likelihood(centre, each))
+        tried = np.clip(centre + reach * np.linspace(-1, 1, 9), -1, 1)
+        centre = max(tried.tolist(), key=lambda each: likelihood(each, tau))
+        reach /= 3
+    return centre, tau

@@ -1,0 +1,150 @@
+"""How many pairs users hold, and what cutting records to l of them does to frequencies.
+
+A record of s pairs cut to l keeps each with chance min(1, l/s), so what is estimated is a truncated
+share F, not the frequency f. The size law p(s), learnt from a small group, tells the one from the
+other if popular keys are popular with everybody: a user of s pairs holds key k with chance
+1 - exp(-s w_k). Then
+
+    f(w) = sum_s p(s) (1 - exp(-s w)),      F(w) = sum_s p(s) min(1, l/s) (1 - exp(-s w)),
+
+both increasing in w: f is a table in F. Real records stray from the model: people with few pairs may
+hold the popular keys. `strength` is how much of the modelled truncation is really seen, learnt from
+another small group. What stays wrong is about three tenths of what truncation takes away; `left_out`
+says so to whoever chooses l.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyveil.estimate.distribution import expectation_maximisation, project
+from keyveil.mechanisms import EncodedOracle, SizeClass, Wave
+from keyveil.mechanisms.channel import share
+from keyveil.tally import Tally
+
+Floats = NDArray[np.float64]
+
+# What share of the truncated part the size model does not bring back.
+UNMODELLED = 0.3
+
+
+def size_classes(largest: int) -> tuple[int, ...]:
+    """Where classes of sizes start: every size up to 6, then steps of about a third.
+
+    >>> size_classes(30)
+    (0, 1, 2, 3, 4, 5, 6, 8, 11, 15, 20, 27)
+    """
+    starts = list(range(min(largest, 6) + 1))
+    while starts[-1] * 4 // 3 < largest and starts[-1] >= 6:
+        starts.append(max(starts[-1] + 1, math.ceil(starts[-1] * 1.35 - 0.5)))
+    return tuple(start for start in starts if start <= largest)
+
+
+def class_middles(starts: tuple[int, ...]) -> list[float]:
+    """The size that stands for each class: the geometric middle."""
+    ends = [*starts[1:], int(starts[-1] * 1.5) + 1]
+    return [math.sqrt(start * (end - 1)) for start, end in zip(starts, ends, strict=True)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SizeLaw:
+    """Typical sizes and the share of users who hold about that many pairs."""
+
+    sizes: Floats
+    shares: Floats
+    mean_error: float = 0.0
+    """How far the mean may be off, where it was estimated."""
+
+    @classmethod
+    def exactly(cls, size: float) -> SizeLaw:
+        """Everybody holds so many."""
+        return cls(sizes=np.array([float(size)]), shares=np.ones(1))
+
+    @classmethod
+    def of(cls, sizes: NDArray[np.int64]) -> SizeLaw:
+        """The law of known sizes, for simulation and planning."""
+        counts = np.bincount(sizes)
+        held = np.flatnonzero(counts)
+        return cls(sizes=held.astype(float), shares=counts[held] / counts.sum())
+
+    @classmethod
+    def told(cls, mechanism: EncodedOracle, tally: Tally) -> SizeLaw:
+        """From what a group told of its sizes in classes; projected, or smoothed where a wave told them."""
+        encoder, oracle = mechanism.encoder, mechanism.oracle
+        assert isinstance(encoder, SizeClass)
+        if isinstance(oracle, Wave):
+            outputs = tally.cells["outputs"].astype(float)[None, :]
+            shares = expectation_maximisation(oracle.response, outputs, np.zeros(1))[0]
+        else:
+            heard = share(float(oracle.a), float(oracle.b), tally.cells["support"], tally.n_reports)
+            shares = project(heard, 1.0)
+        # Twice what as many binary answers about the mean would leave unknown; an order of magnitude.
+        sizes = np.array(class_middles(encoder.starts))
+        spread = float(np.sqrt(shares @ (sizes - shares @ sizes) ** 2))
+        odds = float(oracle.loss)
+        error = 2 * (spread + 0.1) * (odds + 1) / (odds - 1) / math.sqrt(tally.n_reports)
+        return cls(sizes=sizes, shares=shares, mean_error=error)
+
+    @property
+    def mean(self) -> float:
+        """Pairs per user."""
+        return float(self.shares @ self.sizes)
+
+    def kept(self, l: int) -> float:
+        """Pairs per user that are left when records are cut to l."""
+        return float(self.shares @ np.minimum(self.sizes, l))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Truncation:
+    """From frequencies to truncated shares and back.
+
+    >>> cut = Truncation(law=SizeLaw.exactly(10), l=5)
+    >>> cut.share(np.array([0.4])).round(3).tolist(), cut.frequency(np.array([0.2, -0.1])).round(3).tolist()
+    ([0.2], [0.4, -0.2])
+    """
+
+    law: SizeLaw
+    l: int
+    strength: float = 1.0
+    """How much of the model's truncation popular keys really show: 1 as modelled, 0 none."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no record is longer than l."""
+        return bool(self.law.sizes[self.law.shares > 0].max(initial=0.0) <= self.l)
+
+    def _table(self) -> tuple[Floats, Floats]:
+        weight = np.concatenate([[0.0], np.geomspace(1e-8, 20.0, 400)])
+        holds = -np.expm1(-weight[:, None] * self.law.sizes)
+        kept = np.minimum(1.0, self.l / np.maximum(self.law.sizes, 1.0))
+        whole, cut = holds @ self.law.shares, holds @ (self.law.shares * kept)
+        if self.strength != 1.0:
+            cut = whole * np.divide(cut, whole, out=np.ones_like(cut), where=whole > 0) ** self.strength
+        return whole, cut
+
+    def share(self, frequency: Floats) -> Floats:
+        """The truncated share of a frequency."""
+        whole, cut = self._table()
+        return _through(frequency, whole, cut)
+
+    def frequency(self, share: Floats) -> Floats:
+        """The frequency behind a truncated share; negative estimates go on in a straight line."""
+        whole, cut = self._table()
+        return _through(share, cut, whole)
+
+    def left_out(self, frequency: Floats) -> Floats:
+        """The error that is likely to stay at a frequency, whatever the number of users."""
+        return UNMODELLED * np.maximum(0.0, frequency - self.share(frequency))
+
+
+def _through(values: Floats, start: Floats, end: Floats) -> Floats:
+    """Linear between the table's points, a straight line through 0 below, its last slope above."""
+    slope = end[1] / start[1] if start[1] > 0 else 1.0
+    beyond = end[-1] / start[-1] if start[-1] > 0 else 1.0
+    inside = np.interp(values, start, end)
+    return np.where(values < start[1], values * slope, np.where(values > start[-1], values * beyond, inside))

@@ -1,0 +1,103 @@
+"""Which mechanism, with which padding length: the one whose own moments promise the smallest error.
+
+Three shapes compete, each from its own kernel: `bucket` (noise linear in l; its dial rho moves
+precision from means to frequencies), `pckv-grr` (its unhashed member: better where 2 (d + l) symbols
+are few), `kvue` (one key asked: better where records are dense and the domain is small). Errors are
+those of the keys that are asked for (`at`), noise and what truncation leaves.
+
+Where both are wanted, frequencies count once and means twice; a mean can be no worse than what is
+known without data, so where means are hopeless the choice is made for frequencies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyveil.estimate.sizes import SizeLaw, Truncation
+from keyveil.mechanisms import KeyValueMechanism, build
+from keyveil.plan.crowd import Crowd
+
+Floats = NDArray[np.float64]
+
+# What is known of a mean without data: it lies in its range.
+PRIOR_MEAN_VARIANCE = 1 / 3
+TYPICAL_MEAN = 0.5
+DIALS = (0.0, 0.5, 0.8)
+# Hashes that a collector evaluates in seconds.
+MOST_HASHES = 1 << 31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A mechanism and the squared errors that it promises, averaged over the keys asked for."""
+
+    mechanism: KeyValueMechanism
+    truncation: Truncation
+    frequency_error: float
+    mean_error: float
+
+    def score(self, want: str) -> float:
+        """Small is good."""
+        if want == "frequency":
+            return self.frequency_error
+        return self.mean_error if want == "mean" else self.frequency_error * self.mean_error**2
+
+
+def best(epsilon: object, crowd: Crowd, *, at: Floats, reports: float, want: str = "both") -> Choice:
+    """The choice with the smallest predicted error at the frequencies `at` from so many reports."""
+    choices = options(epsilon, crowd, at=at, reports=reports)
+    return min(choices, key=lambda choice: choice.score(want))
+
+
+def options(epsilon: object, crowd: Crowd, *, at: Floats, reports: float) -> Iterator[Choice]:
+    """Everything that may be chosen."""
+    d = crowd.n_keys
+    for l in lengths(crowd.law):
+        cut = Truncation(law=crowd.law, l=l)
+        for rho in DIALS:
+            hashed = build("bucket", epsilon, n_keys=d, pairs_per_user=l, rho=rho, cohorts=cohorts(d))
+            yield promise(hashed, cut, at, reports)  # type: ignore[arg-type]
+        plain = build("pckv-grr", epsilon, n_keys=d, pairs_per_user=l)
+        yield promise(plain, cut, at, reports)  # type: ignore[arg-type]
+    asked = build("kvue", epsilon, n_keys=d)
+    yield promise(asked, Truncation(law=crowd.law, l=d), at, reports)  # type: ignore[arg-type]
+
+
+def promise(mechanism: KeyValueMechanism, truncation: Truncation, at: Floats, reports: float) -> Choice:
+    """Squared errors: first-order noise and what truncation leaves; means shrunk to what is known."""
+    cut = truncation.share(at)
+    step = np.maximum(1e-6, cut / 100)
+    slope = (truncation.frequency(cut + step) - truncation.frequency(cut - step)) / (2 * step)
+    spread = mechanism.moments.covariance(cut, TYPICAL_MEAN, mechanism.expected_asked(reports))
+    left = truncation.left_out(at)
+    of_mean = 1 / (1 / PRIOR_MEAN_VARIANCE + 1 / spread.of_mean(cut, TYPICAL_MEAN))
+    return Choice(
+        mechanism=mechanism,
+        truncation=truncation,
+        frequency_error=float(np.mean(spread.frequency * slope**2 + left**2)),
+        mean_error=float(np.mean(of_mean)),
+    )
+
+
+def lengths(law: SizeLaw) -> list[int]:
+    """Padding lengths worth trying: up to what all but one in a hundred users hold, in steps of a third."""
+    reached = np.cumsum(law.shares)
+    largest = max(1.0, float(law.sizes[np.searchsorted(reached, 0.99 * reached[-1])]))
+    tried = [1, 2, 3, 4]
+    while tried[-1] * 1.33 < largest:
+        tried.append(round(tried[-1] * 1.33))
+    return [l for l in tried if l <= max(1, np.ceil(largest))]
+
+
+def cohorts(n_keys: int) -> int:
+    """As many public hashes as can be evaluated in seconds, between 1,024 and 65,536.
+
+    >>> cohorts(100), cohorts(26_744)
+    (65536, 32768)
+    """
+    wanted = MOST_HASHES // (2 * n_keys)
+    return int(min(1 << 16, max(1 << 10, 1 << max(0, wanted.bit_length() - 1))))

@@ -1,0 +1,439 @@
+"""auto: the planner's choice, with small groups that learn what the choice and the estimates need.
+
+Every user is in one group and answers once, with the whole budget:
+
+    sizes      3 %, where records may hold several pairs: how many pairs a user holds, in classes
+    values     at most 5 %: the sign of one value; anchors the means of keys that say little themselves
+    collect    the rest, by the mechanism and padding length that promise least error for these sizes
+    check      2 %, where records are cut: how long the records are that hold popular keys
+
+With long records (a padding length of 5 and more) two rounds take the place of `collect`:
+
+    discover   half of those left: frequencies alone (both signs of a key share their bucket)
+    overlap    2 %: how many of the candidates a user holds
+    measure    the rest, about the candidates only, so with shorter records
+
+Candidates are the keys that may well belong to the top. Nothing of `discover` is thrown away: what it
+says about a candidate is multiplied into what `measure` says.
+
+The outcome's raw numbers are the unbiased ones of `collect` (or of `measure`, and of `discover` for
+keys that are no candidates): shares of users whose cut record holds the key. What is published went
+through `untruncate` (the size model) and `shrink`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyveil.errors import ProtocolError
+from keyveil.estimate import Estimates, estimate
+from keyveil.estimate.shrink import NO_ANCHOR, Anchor, Evidence, Shrunk, Total, shrink
+from keyveil.estimate.sizes import SizeLaw, Truncation, class_middles, size_classes
+from keyveil.mechanisms import (
+    Bucket,
+    EncodedOracle,
+    KeyValueMechanism,
+    Mechanism,
+    OwnSign,
+    PopularSize,
+    Response,
+    SizeClass,
+    Wave,
+)
+from keyveil.mechanisms.base import check_size
+from keyveil.mechanisms.channel import share
+from keyveil.numerics import parse_epsilon
+from keyveil.plan import Choice, Crowd, best
+from keyveil.plan.choice import cohorts
+from keyveil.protocols.base import Group, Outcome, Round, check_answer, require_reports
+from keyveil.protocols.ks_grr import widen
+from keyveil.tally import Tally
+
+Floats = NDArray[np.float64]
+
+SIZES, OVERLAP, CHECK = Fraction(3, 100), Fraction(2, 100), Fraction(2, 100)
+MOST_VALUES = Fraction(5, 100)
+# From this padding length on two rounds beat one; fewer keys than this many tops are all candidates.
+LONG, FEW_TOPS = 5, 10
+LIKELY, MOST_CANDIDATES = 0.002, 3000
+# Above this many classes a wave tells sizes better than randomized response does.
+FEW_CLASSES = 9
+TRUNCATED = "records are cut; raw frequencies are shares of users whose cut record holds the key"
+WANTS = ("both", "frequency", "mean")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Found:
+    """What the rounds so far found."""
+
+    law: SizeLaw
+    anchor: Anchor = NO_ANCHOR
+    choice: Choice | None = None
+    discovered: Evidence | None = None
+    raw: Estimates | None = None
+    shrunk: Shrunk | None = None
+    evidence: Evidence | None = None
+    keys: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Auto:
+    """Sizes, values, then what suits them.
+
+    >>> protocol = Auto(epsilon=Fraction(1), n_keys=50, users=10_000, pairs_per_user=3)
+    >>> [stage.purpose for stage in protocol.stages()]
+    ['sizes', 'values', 'collect', 'check']
+    """
+
+    epsilon: Fraction
+    n_keys: int
+    users: int
+    pairs_per_user: int = 1
+    """How many pairs nine users in ten hold at most; 1 if nobody may hold more than one."""
+    top: int = 50
+    want: str = "both"
+    skew: float = 1.0
+    rounds: int = 0
+    """1 or 2 to fix it, 0 to let the sizes decide."""
+    id: ClassVar[str] = "auto"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", parse_epsilon(self.epsilon))
+        check_size(self.n_keys, self.pairs_per_user)
+        if self.users < 1 or self.top < 1:
+            raise ProtocolError(f"users and top must be at least 1, got {self.users} and {self.top}")
+        if self.want not in WANTS:
+            raise ProtocolError(f'want must be one of {", ".join(WANTS)}, got "{self.want}"')
+        if self.rounds not in (0, 1, 2):
+            raise ProtocolError(f"rounds must be 0 (as suits the sizes), 1 or 2, got {self.rounds}")
+
+    # --- who is asked what ---
+
+    @property
+    def holds_several(self) -> bool:
+        """Whether a record may hold more than one pair."""
+        return self.pairs_per_user > 1 and self.n_keys > 1
+
+    def _groups(self) -> tuple[Group, Group, Group, Group]:
+        """Places of sizes, values, check, and everybody else."""
+        sizes = SIZES if self.holds_several else Fraction(0)
+        check = CHECK if self.holds_several else Fraction(0)
+        told = math.tanh(float(self.epsilon) / 2) ** 2
+        values = min(MOST_VALUES, Fraction(round(200 / told), self.users))
+        ends = (Fraction(0), sizes, sizes + values, sizes + values + check, Fraction(1))
+        first, second, third, rest = pairwise(ends)
+        return first, second, third, rest
+
+    def _round(self, purpose: str, mechanism: Mechanism, group: Group, **known: Any) -> Round:
+        return Round(protocol=self.id, purpose=purpose, mechanism=mechanism, group=group, **known)
+
+    def _after(self, round: Round, purpose: str, mechanism: Mechanism, group: Group, found: _Found) -> Round:
+        """The round that follows another, about the candidates if there are any."""
+        return self._round(
+            purpose,
+            mechanism,
+            group,
+            campaign=round.campaign,
+            number=round.number + 1,
+            keys=found.keys,
+            found=found,
+        )
+
+    def start(self, campaign: str) -> Round:
+        """Sizes, or values where there is nothing to learn about sizes."""
+        if not self.holds_several:
+            return self._values(campaign, 1, _Found(law=SizeLaw.exactly(1)))
+        mechanism = self._size_mechanism(self.n_keys, self.pairs_per_user)
+        return self._round("sizes", mechanism, self._groups()[0], campaign=campaign, number=1)
+
+    def stages(self) -> tuple[Round, ...]:
+        """All rounds of one course, with stand-ins: everybody is in one group, so epsilon is any round's."""
+        first = self.start("stage")
+        law = SizeLaw.exactly(self.pairs_per_user)
+        stages = [first] if first.purpose == "values" else [first, self._values("stage", 2, _Found(law=law))]
+        found = _Found(law=law)
+        main = self._main("stage", len(stages) + 1, found)
+        stages.append(main)
+        if main.purpose == "discover":
+            keys = tuple(range(min(self.n_keys, 2 * self.top)))
+            found = replace(main.found, keys=keys)
+            overlap = self._overlap(main, found)
+            stages += [overlap, self._measure(overlap, found, law)]
+        if self.holds_several:
+            stages.append(self._check(stages[-1], replace(found, choice=stages[-1].found.choice), (0,), 1.0))
+        return tuple(stages)
+
+    def next(self, round: Round, tally: Tally) -> Round | Outcome:
+        """What follows once a round's tally is in."""
+        check_answer(self, round, tally)
+        step = {
+            "sizes": self._after_sizes,
+            "values": self._after_values,
+            "discover": self._after_discover,
+            "overlap": self._after_overlap,
+            "collect": self._after_main,
+            "measure": self._after_main,
+            "check": self._after_check,
+        }[round.purpose]
+        return step(round, tally)
+
+    # --- the small groups ---
+
+    def _size_mechanism(self, n_keys: int, typical: int) -> EncodedOracle:
+        starts = size_classes(min(2 * typical, n_keys))
+        few = len(starts) <= FEW_CLASSES
+        oracle = (Response if few else Wave).for_epsilon(self.epsilon, len(starts))
+        return EncodedOracle(encoder=SizeClass(n_keys=n_keys, starts=starts), oracle=oracle)
+
+    def _after_sizes(self, round: Round, tally: Tally) -> Round:
+        assert isinstance(round.mechanism, EncodedOracle)
+        if tally.n_reports == 0:
+            law = SizeLaw.exactly(self.pairs_per_user)
+        else:
+            law = SizeLaw.told(round.mechanism, tally)
+        return self._values(round.campaign, 2, _Found(law=law))
+
+    def _values(self, campaign: str, number: int, found: _Found) -> Round:
+        mechanism = EncodedOracle(
+            encoder=OwnSign(n_keys=self.n_keys), oracle=Response.for_epsilon(self.epsilon, 3)
+        )
+        return self._round(
+            "values", mechanism, self._groups()[1], campaign=campaign, number=number, found=found
+        )
+
+    def _after_values(self, round: Round, tally: Tally) -> Round:
+        found: _Found = round.found
+        if tally.n_reports:
+            oracle, n = round.mechanism, tally.n_reports
+            a, b = float(oracle.a), float(oracle.b)
+            _, plus, minus = share(a, b, tally.cells["support"], n)
+            held = min(1.0, max(plus + minus, 0.05))
+            error = math.sqrt(2 * b * (1 - b) + 2 * b * b + (a - b) * held) / ((a - b) * math.sqrt(n))
+            mean = min(1.0, max(-1.0, (plus - minus) / held))
+            found = replace(found, anchor=Anchor(mean, error / held))
+            if not self.holds_several:
+                shares = np.array([1 - held, held])
+                law = SizeLaw(sizes=np.array([0.0, 1.0]), shares=shares, mean_error=error)
+                found = replace(found, law=law)
+        return self._main(round.campaign, round.number + 1, found)
+
+    # --- the large ones ---
+
+    def _main(self, campaign: str, number: int, found: _Found) -> Round:
+        crowd = Crowd(users=self.users, n_keys=self.n_keys, law=found.law, skew=self.skew)
+        low, high = self._groups()[3]
+        reports = float(high - low) * self.users
+        choice = best(self.epsilon, crowd, at=self._interest(crowd), want=self.want, reports=reports)
+        found = replace(found, choice=choice)
+        l = choice.mechanism.pairs_per_user
+        long = l >= LONG and self.n_keys >= FEW_TOPS * self.top
+        if self.rounds == 1 or (self.rounds == 0 and not long):
+            return self._round(
+                "collect", choice.mechanism, (low, high), campaign=campaign, number=number, found=found
+            )
+        mechanism = Bucket.for_epsilon(
+            self.epsilon, n_keys=self.n_keys, pairs_per_user=l, rho=1, cohorts=cohorts(self.n_keys)
+        )
+        group = (low, (low + high) / 2)
+        return self._round("discover", mechanism, group, campaign=campaign, number=number, found=found)
+
+    def _interest(self, crowd: Crowd) -> Floats:
+        """The frequencies whose errors count: those of the top."""
+        return crowd.at_ranks(np.linspace(1, min(self.top, crowd.n_keys), 9))
+
+    def _after_discover(self, round: Round, tally: Tally) -> Round:
+        require_reports(round, tally)
+        found: _Found = round.found
+        assert isinstance(round.mechanism, Bucket)
+        raw = estimate(round.mechanism, tally)
+        cut = Truncation(law=found.law, l=round.mechanism.pairs_per_user)
+        seen = _evidence(raw, round.mechanism, cut)
+        shrunk = shrink(seen, total=_total(found.law), top=self.top)
+        count = int((shrunk.in_top > LIKELY).sum())
+        count = min(max(count, 2 * self.top), MOST_CANDIDATES, self.n_keys)
+        keys = tuple(sorted(np.argsort(-shrunk.in_top, kind="stable")[:count].tolist()))
+        found = replace(found, discovered=seen, raw=raw, shrunk=shrunk, keys=keys)
+        return self._overlap(round, found)
+
+    def _overlap(self, round: Round, found: _Found) -> Round:
+        assert found.keys is not None
+        middle, high = round.group[1], Fraction(1)
+        mechanism = self._size_mechanism(len(found.keys), self.pairs_per_user)
+        group = (middle, min(high, middle + OVERLAP))
+        return self._round(
+            "overlap",
+            mechanism,
+            group,
+            campaign=round.campaign,
+            number=round.number + 1,
+            found=found,
+            keys=found.keys,
+        )
+
+    def _after_overlap(self, round: Round, tally: Tally) -> Round:
+        assert isinstance(round.mechanism, EncodedOracle)
+        law = round.found.law if tally.n_reports == 0 else SizeLaw.told(round.mechanism, tally)
+        return self._measure(round, round.found, law)
+
+    def _measure(self, round: Round, found: _Found, law: SizeLaw) -> Round:
+        assert found.keys is not None
+        low = round.group[1]
+        crowd = Crowd(users=self.users, n_keys=len(found.keys), law=law, skew=self.skew)
+        reports = float(1 - low) * self.users
+        choice = best(self.epsilon, crowd, at=self._interest(crowd), want=self.want, reports=reports)
+        found = replace(found, choice=choice)
+        return self._after(round, "measure", choice.mechanism, (low, Fraction(1)), found)
+
+    # --- what comes of it ---
+
+    def _after_main(self, round: Round, tally: Tally) -> Round | Outcome:
+        require_reports(round, tally)
+        found: _Found = round.found
+        assert found.choice is not None
+        raw = estimate(found.choice.mechanism, tally)
+        cut = found.choice.truncation
+        seen = _evidence(raw, found.choice.mechanism, cut)
+        found = replace(found, evidence=seen, raw=_merge(raw, found, self.n_keys))
+        if cut.is_idle or not self.holds_several:
+            return self._finish(round, found)
+        guess = shrink(seen, anchor=found.anchor, top=self.top)
+        popular = np.argsort(-guess.frequency, kind="stable")[: self.top]
+        held = float(np.maximum(guess.frequency[popular], 0).sum())
+        return self._check(round, found, tuple(sorted(popular.tolist())), held)
+
+    def _check(self, round: Round, found: _Found, popular: tuple[int, ...], held: float) -> Round:
+        assert found.choice is not None
+        l = found.choice.mechanism.pairs_per_user
+        starts = (1, *sorted({l + 1, math.ceil(1.5 * l) + 1, math.ceil(2.5 * l) + 1, 5 * l + 1}))
+        n_keys = self.n_keys if round.keys is None else len(round.keys)
+        encoder = PopularSize(
+            n_keys=n_keys, popular=popular, most=max(1, math.ceil(1.5 * held)), starts=starts
+        )
+        mechanism = EncodedOracle(
+            encoder=encoder, oracle=Response.for_epsilon(self.epsilon, encoder.n_symbols)
+        )
+        group = self._groups()[2]
+        return self._round(
+            "check",
+            mechanism,
+            group,
+            campaign=round.campaign,
+            number=round.number + 1,
+            found=found,
+            keys=round.keys,
+        )
+
+    def _after_check(self, round: Round, tally: Tally) -> Outcome:
+        found: _Found = round.found
+        assert found.choice is not None
+        assert found.evidence is not None
+        if tally.n_reports:
+            cut = found.choice.truncation
+            strength = _strength(round.mechanism, tally, cut, found.evidence)
+            cut = replace(cut, strength=strength)
+            found = replace(
+                found,
+                choice=replace(found.choice, truncation=cut),
+                evidence=replace(found.evidence, truncation=cut),
+            )
+        return self._finish(round, found)
+
+    def _finish(self, round: Round, found: _Found) -> Outcome:
+        raw, seen, choice = found.raw, found.evidence, found.choice
+        assert raw is not None
+        assert seen is not None
+        assert choice is not None
+        if found.keys is None:
+            shrunk = shrink(seen, total=_total(choice.truncation.law), anchor=found.anchor, top=self.top)
+            values = shrunk.frequency, shrunk.frequency_top, shrunk.mean
+        else:
+            values = self._of_both(found, seen)
+        notes = (
+            () if choice.truncation.is_idle else ("records are cut; raw frequencies are truncated shares",)
+        )
+        steps = ("shrink",) if choice.truncation.is_idle else ("untruncate", "shrink")
+        published = replace(
+            raw, frequency=values[0], frequency_top=values[1], mean=values[2], steps=(*raw.steps, *steps)
+        )
+        anchor = None if found.anchor is NO_ANCHOR else found.anchor.mean
+        return Outcome(raw=raw, published=published, notes=notes, rounds=round.number, anchor=anchor)
+
+    def _of_both(self, found: _Found, seen: Evidence) -> tuple[Any, Any, Any]:
+        """Candidates by both rounds, the rest by the first."""
+        first, keys = found.shrunk, np.array(found.keys)
+        assert first is not None
+        assert found.discovered is not None
+        both = shrink(
+            seen,
+            anchor=found.anchor,
+            top=self.top,
+            prior=first.prior,
+            earlier=found.discovered.only(keys),
+            n_keys=self.n_keys,
+        )
+        frequency, in_top = first.frequency.copy(), first.frequency_top.copy()
+        mean = np.full(self.n_keys, both.centre)
+        frequency[keys], in_top[keys], mean[keys] = both.frequency, both.frequency_top, both.mean
+        return frequency, in_top, mean
+
+
+def _evidence(raw: Estimates, mechanism: KeyValueMechanism, truncation: Truncation) -> Evidence:
+    return Evidence(
+        frequency=raw.frequency,
+        signed=raw.signed,
+        asked=np.maximum(raw.asked, 1).astype(float),
+        moments=mechanism.moments,
+        truncation=truncation,
+    )
+
+
+def _total(law: SizeLaw) -> Total:
+    return Total(law.mean, max(law.mean_error, 1e-9))
+
+
+def _merge(raw: Estimates, found: _Found, n_keys: int) -> Estimates:
+    """The measured candidates among the discovered frequencies of all other keys."""
+    if found.keys is None or found.raw is None:
+        return raw
+    wide, first = widen(raw, found.keys, n_keys), found.raw
+    rest = wide.asked == 0
+    return replace(
+        wide,
+        n_reports=wide.n_reports + first.n_reports,
+        asked=np.where(rest, first.asked, wide.asked),
+        frequency=np.where(rest, first.frequency, wide.frequency),
+        frequency_se=np.where(rest, first.frequency_se, wide.frequency_se),
+    )
+
+
+def _strength(mechanism: Mechanism, tally: Tally, cut: Truncation, seen: Evidence) -> float:
+    """How much of the modelled truncation popular keys really show; near 1 where little was heard.
+
+    The group's own estimate is weighed against a guess of 0.8 with an error of 0.4.
+    """
+    assert isinstance(mechanism, EncodedOracle)
+    encoder = mechanism.encoder
+    assert isinstance(encoder, PopularSize)
+    a, b, n = float(mechanism.a), float(mechanism.b), tally.n_reports
+    heard = share(a, b, tally.cells["support"], n)[1:]
+    kept = np.minimum(1.0, cut.l / np.maximum(np.array(class_middles(encoder.starts)), 1.0))
+    kept[0] = 1.0
+    whole = float(heard.sum())
+    frequency = cut.frequency(np.maximum(seen.frequency[list(encoder.popular)], 0.0))
+    modelled = float(cut.share(frequency).sum() / max(frequency.sum(), 1e-12))
+    guess, doubt = 0.8, 0.4
+    if whole <= 0 or modelled >= 0.999:
+        return guess
+    found = min(1.0, max(0.05, float(heard @ kept) / whole))
+    error = math.sqrt(b * (1 - b) * float(((kept - found) ** 2).sum()) / n) / ((a - b) * whole)
+    told = math.log(found) / math.log(modelled)
+    told_error = error / (found * abs(math.log(modelled)))
+    weight = doubt**2 / (doubt**2 + told_error**2)
+    return min(1.5, max(0.0, weight * told + (1 - weight) * guess))
