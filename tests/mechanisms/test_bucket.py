@@ -420,6 +420,22 @@ def test_few_cohorts_add_what_they_should():
     assert abs(measured - noise - squares / (mechanism.buckets * R)) > Z * error, "g for g - 1 is seen"
 
 
+@pytest.mark.parametrize("l", [1, 2, 10, 100])
+@pytest.mark.parametrize("epsilon", [0.1, 1, 3])
+def test_pairs_that_everybody_holds_add_at_most_a_quarter_to_that(epsilon, l):
+    """Var_H of an unheld symbol's chance where all users own the same J buckets, J by its exact law."""
+    mechanism = build("bucket", epsilon, n_keys=1000, pairs_per_user=l)
+    g, words, total = mechanism.buckets, mechanism.words, Fraction(0)
+    for owned, ways in enumerate(bucket.occupied(l, g), start=1):
+        own = Fraction(mechanism.own(owned), words)
+        other = (1 - owned * own) / (g - owned)
+        squares = owned * (own - mechanism.b) ** 2 + (g - owned) * (other - mechanism.b) ** 2
+        total += Fraction(ways, g**l) * squares / g
+    first_order = Fraction(l, g - 1) * (mechanism.a - mechanism.b) ** 2
+    assert 1 <= total / first_order < Fraction(5, 4)
+    assert (total == first_order) == (l == 1)
+
+
 def test_sixty_five_thousand_cohorts_cost_what_the_docstring_says():
     """Extra over noise is ((g T - 1) / (g - 1))**2 n sum(share**2) / R, and the bracket is below 1 / 2l."""
     for epsilon, l in itertools.product((0.1, 0.5, 1, 2, 3, 5, 8), (1, 2, 3, 10, 100)):
