@@ -10,20 +10,34 @@ from keyveil.estimate.distribution import (
     wasserstein,
 )
 from keyveil.estimate.estimates import Estimates, estimate
+from keyveil.estimate.intervals import (
+    RankRanges,
+    detectable_frequency,
+    difference_se,
+    rank_ranges,
+    simultaneous_interval,
+    tied_with,
+)
 from keyveil.estimate.post import STEPS, clip, none, step
 
 __all__ = [
     "STEPS",
     "Distribution",
     "Estimates",
+    "RankRanges",
     "bin_points",
     "clip",
+    "detectable_frequency",
+    "difference_se",
     "estimate",
     "expectation_maximisation",
     "fake_share",
     "none",
     "project",
+    "rank_ranges",
+    "simultaneous_interval",
     "step",
     "subtract_fakes",
+    "tied_with",
     "wasserstein",
 ]

@@ -19,11 +19,21 @@ A symbol's supports (reports that told its bucket) have chance T if it was held 
 with a variance linear in l. `rho` ties the two signs of a key: with chance rho (a public hash of the
 key) they share a bucket, with chance -rho (g - 1) they never do. 0 serves both, 1 frequencies only.
 
+Over all hashes 1/g is exact for every record, and T for every record of l pairs and for l <= 2. A
+dummy's bucket comes from a word, so its g chances differ by one word in 2**64; two dummies and more
+move T by that much and no further. A record of s > l pairs keeps l of them: its keys count l/s each.
+
 The hash is public and must not be the device's choice: who may choose it can hit many targets at
 once. The first word decides the cohort; a collector derives it from the report's public number.
-With R cohorts, users of one cohort share collisions, which adds about sum(f**2) / (g R) to the
-variance of a symbol's share; 65,536 cohorts keep that below a hundredth of the noise up to about a
-million users (tests/mechanisms/test_bucket.py measures it).
+With R cohorts, users of one cohort share collisions, which adds
+
+    sum(share(x)**2 for the other symbols x) / ((g - 1) R)
+
+to the variance of a symbol's share (for l > 1 to first order; up to a quarter more where all users
+hold the same pairs). That is at most n sum(share**2) / (4 l**2 R) of its noise: below a hundredth
+with 65,536 cohorts as long as n sum(share**2) < 2600 l**2, be it 260,000 users of one pair each,
+spread like a hundred symbols. More reports do not reduce it, more cohorts do.
+tests/mechanisms/test_bucket.py derives and measures it.
 
 Without hashing (2 (d + l) buckets, no collisions) this mechanism is PCKV-GRR: what the papers derive
 as sampling amplified is the same kernel. The planner prefers it where its variance is smaller.
@@ -52,6 +62,8 @@ from keyveil.numerics import WORD_BITS, ceil_div, exp_below
 from keyveil.report import Symbol
 
 TIE_WORDS = 1 << 32
+# The hash has 32 bits: buckets are uneven by one part in 2**12 at most.
+MOST_BUCKETS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +91,12 @@ class Bucket(Calibration):
 
     def __post_init__(self) -> None:
         check_size(self.n_keys, self.pairs_per_user)
-        if self.buckets < 2:
-            raise MechanismError(f"expected at least 2 buckets, got {self.buckets}")
+        if self.pairs_per_user > self.n_keys:
+            raise MechanismError(
+                f"nobody holds more than {self.n_keys} pairs, got a padding length of {self.pairs_per_user}"
+            )
+        if not 2 <= self.buckets <= MOST_BUCKETS:
+            raise MechanismError(f"expected 2 to {MOST_BUCKETS} buckets, got {self.buckets}")
         if not 0 < self.low < self.high or self.buckets * self.low >= self.words:
             raise MechanismError(
                 f"{self.word_bits}-bit words leave no room for the truth in {self.buckets} buckets; "
@@ -88,30 +104,38 @@ class Bucket(Calibration):
             )
         if not -TIE_WORDS <= self.tie <= TIE_WORDS:
             raise MechanismError(f"rho must lie between -1/(g - 1) and 1, got {self.rho}")
+        if self.rho == -1:
+            raise MechanismError("two buckets that a key's signs never share tell no frequency; raise rho")
 
     @classmethod
     def calibrate(cls, ask: Ask) -> Self:
         """The best number of buckets (or the one asked for), and the j0 that tells most truth."""
-        E, l = exp_below(ask.epsilon), ask.pairs_per_user
-        buckets = ask.options["buckets"] or best_buckets(ask.epsilon, l)
+        # Nobody holds more pairs than there are keys; more dummies would only add noise.
+        E, l = exp_below(ask.epsilon), min(ask.pairs_per_user, ask.n_keys)
+        buckets = best_buckets(ask.epsilon, l) if ask.options["buckets"] is None else ask.options["buckets"]
+        if buckets < 2:
+            raise MechanismError(f"expected at least 2 buckets, got {buckets}")
         rho = Fraction(str(ask.options["rho"]))
         ties = rho if rho > 0 else rho * (buckets - 1)
         if not -1 <= ties <= 1:
             raise MechanismError(f"rho must lie between {-1 / (buckets - 1):.4g} and 1, got {float(rho):g}")
         tried = likely_occupied(min(l, buckets - 1), buckets)
-        made = (
-            cls(
-                n_keys=ask.n_keys,
-                pairs_per_user=l,
-                buckets=buckets,
-                low=low,
-                high=int(E * low),
-                tie=round(ties * TIE_WORDS),
-                cohorts=ask.options["cohorts"],
-                word_bits=ask.word_bits,
+        made = []
+        for j0 in tried:
+            # Rounding low up may leave j0 own buckets less than E times as much.
+            low = ceil_div(ask.words, buckets - j0 + j0 * E)
+            made.append(
+                cls(
+                    n_keys=ask.n_keys,
+                    pairs_per_user=l,
+                    buckets=buckets,
+                    low=low,
+                    high=min(int(E * low), (ask.words - (buckets - j0) * low) // j0),
+                    tie=round(ties * TIE_WORDS),
+                    cohorts=ask.options["cohorts"],
+                    word_bits=ask.word_bits,
+                )
             )
-            for low in (ceil_div(ask.words, buckets - j0 + j0 * E) for j0 in tried)
-        )
         return max(made, key=lambda m: m.a)
 
     # --- the kernel ---
@@ -131,15 +155,16 @@ class Bucket(Calibration):
         """Words for each own bucket when `owned` buckets are."""
         return min(self.high, (self.words - (self.buckets - owned) * self.low) // owned)
 
-    def row(self, owned: frozenset[int]) -> list[int]:
-        """Words for every bucket."""
-        g, others = self.buckets, self.buckets - len(owned)
+    def told(self, bucket: int, owned: frozenset[int]) -> int:
+        """Words for a bucket when these are owned."""
+        others = self.buckets - len(owned)
         if not others:
-            return [words_for(bucket, g, self.word_bits) for bucket in range(g)]
+            return words_for(bucket, self.buckets, self.word_bits)
         own = self.own(len(owned))
-        rest = self.words - len(owned) * own
-        shares = (ceil_div((i + 1) * rest, others) - ceil_div(i * rest, others) for i in range(others))
-        return [own if bucket in owned else next(shares) for bucket in range(g)]
+        if bucket in owned:
+            return own
+        rest, place = self.words - len(owned) * own, bucket - sum(taken < bucket for taken in owned)
+        return ceil_div((place + 1) * rest, others) - ceil_div(place * rest, others)
 
     def symbol_bucket(self, cohort: int, code: int, sign: int) -> int:
         """The public hash of a signed key."""
@@ -164,30 +189,28 @@ class Bucket(Calibration):
         return Fraction(max(map(max, rows)), min(map(min, rows)))
 
     def witness(self) -> Witness:
-        """Two full records and a bucket that one owns and the other does not, in the best cohort tried."""
+        """Two full records and a bucket that one owns and the other does not, in the best cohort tried.
+
+        Keys whose signs always share a bucket tell no two full records of a small domain apart; then
+        the witness stays below the loss.
+        """
         l, d = self.pairs_per_user, self.n_keys
-        starts = range(0, d, l) if d >= l else (0,)
         records = [
-            Record.of({(start + i) % d: value for i in range(min(l, d))})
-            for start in itertools.islice(starts, 12)
+            Record.of({(start + i) % d: value for i in range(l)})
+            for start in itertools.islice(range(0, d, l), 12)
             for value in (1.0, -1.0)
         ]
-        if d < l:
-            return Witness(records[0], Record.of({}), self._answer(0, records[0]))
-        best: tuple[Fraction, Witness] | None = None
+        best, found, loss = Fraction(0), Witness(records[0], records[1], 0), self.loss
         for cohort in range(min(self.cohorts, 8)):
-            rows = [self.row(self._buckets(cohort, record)) for record in records]
-            for bucket in range(self.buckets):
-                told = [row[bucket] for row in rows]
-                high, low = max(told), min(told)
-                if best is None or Fraction(high, low) > best[0]:
-                    first, second = records[told.index(high)], records[told.index(low)]
-                    best = Fraction(high, low), Witness(first, second, cohort * self.buckets + bucket)
-        assert best is not None
-        return best[1]
-
-    def _answer(self, cohort: int, record: Record) -> int:
-        return cohort * self.buckets + min(self._buckets(cohort, record))
+            sets = [(self._buckets(cohort, record), record) for record in records]
+            for (first, holder), (second, other) in itertools.permutations(sets, 2):
+                for bucket in first - second:
+                    ratio = Fraction(self.told(bucket, first), self.told(bucket, second))
+                    if ratio > best:
+                        best, found = ratio, Witness(holder, other, cohort * self.buckets + bucket)
+                if best == loss:
+                    return found
+        return found
 
     def _buckets(self, cohort: int, record: Record) -> frozenset[int]:
         """Of a record whose values are at the ends of their range."""
@@ -204,7 +227,7 @@ class Bucket(Calibration):
         cohort, bucket = divmod(answer, self.buckets)
         chance = Fraction(0)
         for owned, weight in self._owned_law(cohort, record):
-            chance += weight * Fraction(self.row(owned)[bucket], self.words)
+            chance += weight * Fraction(self.told(bucket, owned), self.words)
         return chance
 
     def _owned_law(self, cohort: int, record: Record) -> Iterator[tuple[frozenset[int], Fraction]]:
@@ -285,29 +308,28 @@ class Bucket(Calibration):
     @property
     def a(self) -> Fraction:
         """Pr[a held symbol's bucket is told], over all hashes: T."""
-        l, g = self.pairs_per_user, self.buckets
-        told = sum(ways * words for ways, words in zip(occupied(l, g), self._own_words(), strict=True))
-        return Fraction(told, g**l * self.words)
+        return self._own_chance(self.pairs_per_user)
 
     @property
     def b(self) -> Fraction:
         """Pr[any other symbol's bucket is told], over all hashes."""
         return Fraction(1, self.buckets)
 
-    def _own_words(self) -> tuple[int, ...]:
-        """`own` for every number of owned buckets; all of them told evenly where all are owned."""
-        g = self.buckets
-        return tuple(
-            self.own(owned) if owned < g else self.words // g
-            for owned in range(1, min(self.pairs_per_user, g) + 1)
+    def _own_chance(self, balls: int) -> Fraction:
+        """The mean of `own` when so many balls fall into the buckets; where all are owned, it is 1/g."""
+        g, words = self.buckets, self.words
+        told = sum(
+            ways * (self.own(owned) if owned < g else Fraction(words, g))
+            for owned, ways in enumerate(occupied(balls, g), start=1)
         )
+        return Fraction(told, g**balls * words)
 
     @property
     def moments(self) -> Moments:
         """Over all hashes: hits of both signs, and of one without the other, by holders and by others."""
         g, T, rho = self.buckets, float(self.a), float(self.rho)
         tied = rho + (1 - rho) / g
-        told = T - 1 / g
+        told, both_told = T - 1 / g, float(self._own_chance(max(self.pairs_per_user - 1, 1))) / g
 
         def hits(t: float) -> tuple[float, float, float]:
             both, one, other = t * tied, t * (1 - tied), (1 - t) * (1 - tied) / (g - 1)
@@ -331,6 +353,7 @@ class Bucket(Calibration):
             signed_noise=rest[1] * signs**2 if rho < 1 else math.inf,
             signed_owner=(held[1] - rest[1]) * signs**2 if rho < 1 else 0.0,
             crossed=held[2] * signs / to_f if rho < 1 else 0.0,
+            together=(T**2 - both_told) / told**2,
         )
 
     def debias(
@@ -374,7 +397,8 @@ def best_buckets(epsilon: Fraction, l: int) -> int:
     (4, 402)
     """
     E = math.exp(float(epsilon))
-    return max(3 if l > 1 else 2, round(E + 1) if l == 1 else round(l * (E + 1.3)))
+    best = round(E + 1) if l == 1 else round(l * (E + 1.3))
+    return min(MOST_BUCKETS, max(3 if l > 1 else 2, best))
 
 
 def likely_occupied(l: int, g: int) -> range:

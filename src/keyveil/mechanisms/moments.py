@@ -12,7 +12,21 @@ their value was rounded to, plus that rounding), the third is there where only s
 about a key: holders are then a sample. E[v**2] is not known to the collector; m**2, its least
 possible value, stands in for it, which makes Var S an upper bound.
 
-These five numbers are all that intervals, shrinkage and the planner know of a mechanism.
+Two keys' frequencies are never told independently. With f_jk the share of users who hold both,
+
+    n Cov(f_j, f_k) = - apart**2 - apart (f_j + f_k) - together f_jk
+
+unary      apart 0, together 1: given the sampled pair all positions are independent, and of two held
+           pairs only one is sampled
+response   apart l b / (a - b), together 1: a report that names one key does not name another
+bucket     apart 0: what a report says of two keys depends on both hashes only where both are held;
+           together (T**2 - T'/g) / (T - 1/g)**2, T' the chance of an own bucket when two pairs share one
+index      -(f_jk - f_j f_k) / (n - 1), which may be positive; apart 0 and together 1 bound it from below
+
+f_jk is not known to the collector. It is at most the smaller of the two frequencies, which bounds
+the variance of a difference from above.
+
+These numbers are all that intervals, shrinkage and the planner know of a mechanism.
 """
 
 from __future__ import annotations
@@ -51,6 +65,8 @@ class Moments:
     signed_owner: float
     crossed: float
     drawn: float = 0.0
+    apart: float = 0.0
+    together: float = 1.0
 
     @classmethod
     def through(cls, channel: Channel, l: int, drawn: float = 0.0) -> Moments:
@@ -75,3 +91,8 @@ class Moments:
             (self.signed_noise + (self.signed_owner + 1 - m**2) * f + sampled * m**2) / asked,
             (self.crossed * f * m + sampled * m) / asked,
         )
+
+    def rivalry(self, first: Number, second: Number) -> Number:
+        """The most that -n Cov of two keys' frequencies can be: every holder of the rarer holds both."""
+        rarer = (first + second - abs(first - second)) / 2
+        return self.apart**2 + self.apart * (first + second) + self.together * rarer

@@ -18,7 +18,7 @@ Words: slot, dummy, rounding, response.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Self
 
@@ -27,6 +27,7 @@ from keyveil.domain.record import HALF_LEVEL
 from keyveil.errors import MechanismError
 from keyveil.mechanisms.base import PaddedSampling, Tick, Witness, check_size
 from keyveil.mechanisms.channel import Channel
+from keyveil.mechanisms.moments import Moments
 from keyveil.numerics import WORD_BITS, ceil_div
 from keyveil.report import ABSENT, MINUS, PLUS, Symbol
 
@@ -124,6 +125,13 @@ class SignedResponse(PaddedSampling):
         return lie + 2 * (lie >= 2 * key)  # lies skip over the truth's two symbols
 
     # --- the collector's side ---
+
+    @property
+    def moments(self) -> Moments:
+        """The channel's, behind l slots; a key's report is no other key's."""
+        a, b = self.channel.a, self.channel.b
+        shown = Moments.through(self.channel, self.pairs_per_user)
+        return replace(shown, apart=float(self.pairs_per_user * b / (a - b)))
 
     def ticks(self, answer: int) -> Iterator[Tick]:
         """Every key could have been told; one was, or a dummy."""

@@ -9,7 +9,7 @@ can be drawn at once instead of report by report:
                       and one multinomial. Counts of different keys are dependent; never draw them apart.
     sampled index     the index is drawn per user, because how often each key is asked is one
                       multinomial; then as unary, per key
-    bucket            a real hash, real buckets: n l hashes, and one table of (cohort, bucket)
+    bucket            a real hash, real buckets: n l hashes, and 2 d a cohort
     hashed            with ideal hashing supports are those of a unary encoding; drawn that way
 
 The slow path, `perturb_all`, sends every record through the mechanism's own `perturb`.
@@ -133,14 +133,14 @@ def _(mechanism: BroadcastIndex, population: Population, rng: np.random.Generato
 @draw_counts.register
 def _(mechanism: Bucket, population: Population, rng: np.random.Generator) -> Cells:
     m, n = mechanism, population.n_users
-    table = np.zeros(m.cohorts * m.buckets, dtype=np.int64)
+    told = []
     block = max(1, _BALLS // m.pairs_per_user)
     for start in range(0, n, block):
         users = np.arange(start, min(n, start + block))
         cohorts = rng.integers(0, m.cohorts, users.size)
         owned = _owned_buckets(m, population, users, cohorts, rng)
-        table += np.bincount(cohorts * m.buckets + _tell(m, owned, rng), minlength=table.size)
-    plus, minus = signed_supports(m, table.reshape(m.cohorts, m.buckets))
+        told.append(cohorts * m.buckets + _tell(m, owned, rng))
+    plus, minus = signed_supports(m, np.concatenate(told))
     return {"plus": plus, "minus": minus, "asked": np.full(m.n_keys, n)}
 
 

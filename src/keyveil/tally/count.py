@@ -136,8 +136,7 @@ def _(mechanism: EncodedOracle, payloads: Sequence[bytes]) -> Cells:
 
 @count_answers.register
 def _(mechanism: Bucket, payloads: Sequence[bytes]) -> Cells:
-    table = _histogram(mechanism.layout, payloads).reshape(mechanism.cohorts, mechanism.buckets)
-    plus, minus = signed_supports(mechanism, table)
+    plus, minus = signed_supports(mechanism, _symbols(mechanism.layout, payloads))
     return {"plus": plus, "minus": minus, "asked": np.full(mechanism.n_keys, len(payloads))}
 
 

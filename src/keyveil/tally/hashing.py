@@ -29,16 +29,21 @@ def supports(table: Counts, n_symbols: int) -> Counts:
     return total
 
 
-def signed_supports(mechanism: Bucket, table: Counts) -> tuple[Counts, Counts]:
-    """Supports of every key's two signs, from counts of (cohort, bucket)."""
-    d, cohorts = mechanism.n_keys, np.flatnonzero(table.any(axis=1))
+def signed_supports(mechanism: Bucket, answers: Counts) -> tuple[Counts, Counts]:
+    """Supports of every key's two signs, from answers; a table of (cohort, bucket) is made in parts."""
+    d, g = mechanism.n_keys, mechanism.buckets
     plus, minus = np.zeros(d, dtype=np.int64), np.zeros(d, dtype=np.int64)
-    rows = max(1, _BLOCK // d)
+    cells, times = np.unique(answers, return_counts=True)
+    cohorts, starts = np.unique(cells // g, return_index=True)
+    ends, rows = np.append(starts[1:], cells.size), max(1, _BLOCK // max(d, g))
     for start in range(0, cohorts.size, rows):
-        part = cohorts[start : start + rows, None]
-        up, down = signed_buckets(mechanism, part, np.arange(d)[None, :])
-        plus += np.take_along_axis(table[part[:, 0]], up, axis=1).sum(axis=0)
-        minus += np.take_along_axis(table[part[:, 0]], down, axis=1).sum(axis=0)
+        part = cohorts[start : start + rows]
+        held = slice(starts[start], ends[start + part.size - 1])
+        table = np.zeros((part.size, g), dtype=np.int64)
+        table[np.searchsorted(part, cells[held] // g), cells[held] % g] = times[held]
+        up, down = signed_buckets(mechanism, part[:, None], np.arange(d)[None, :])
+        plus += np.take_along_axis(table, up, axis=1).sum(axis=0)
+        minus += np.take_along_axis(table, down, axis=1).sum(axis=0)
     return plus, minus
 
 
