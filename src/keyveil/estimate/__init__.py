@@ -12,20 +12,26 @@ from keyveil.estimate.distribution import (
 )
 from keyveil.estimate.estimates import Estimates, estimate
 from keyveil.estimate.post import STEPS, clip, none, step
+from keyveil.estimate.shares import QUARTERS, Shares, below, in_parts, value_shares
 
 __all__ = [
+    "QUARTERS",
     "STEPS",
     "Distribution",
     "Estimates",
+    "Shares",
+    "below",
     "bin_points",
     "clip",
     "estimate",
     "expectation_maximisation",
     "fake_share",
+    "in_parts",
     "joint_maximisation",
     "none",
     "project",
     "step",
     "subtract_fakes",
+    "value_shares",
     "wasserstein",
 ]
