@@ -267,7 +267,8 @@ def show(gains: list[dict[str, str]]) -> None:
     for row in gains:
         mark = "  LOSS" if float(row["gain"]) < 1 else ""
         print(
-            f"{row['population']:24} {row['epsilon']:>4} {row['figure']:18} {row['gain']:>7} ± {row['gain_se']:<7}"
+            f"{row['population']:24} {row['epsilon']:>4} {row['figure']:18}"
+            f" {row['gain']:>7} ± {row['gain_se']:<7}"
             f" {row['ours']:>10} against {row['paper']:>10} of {row['best_paper']} l={row['length']}{mark}"
         )
 

@@ -10,6 +10,7 @@ from keyveil.estimate import (
     Distribution,
     bin_points,
     expectation_maximisation,
+    joint_maximisation,
     project,
     subtract_fakes,
     wasserstein,
@@ -176,3 +177,37 @@ def test_thousands_of_keys_fit_the_stated_memory(bins, only):
     print(f"\n{bins} bins: peak {peak / 1e6:.0f} MB, stated {stated / 1e6:.0f} MB")
     assert peak < stated
     assert outcome.distribution.shares.shape == (d, bins)
+
+
+def test_the_joint_likelihood_recovers_shares_of_users_and_values_from_exact_counts():
+    channel = build("ue-sw:extremal", 4, n_keys=2, bins=4).channel
+    users, values = (
+        np.array([0.2, 0.5, 0.3]),
+        np.array([[0.1, 0.2, 0.3, 0.4], [0.7, 0.1, 0.1, 0.1], [1, 0, 0, 0]]),
+    )
+    symbols = range(1, channel.window.n_out + 1)
+    own = np.array([[float(channel.own(i, s)) for s in symbols] for i in range(4)])
+    other = np.array([float(channel.other(s)) for s in symbols])
+    outputs = 1e6 * (users[:, None] * (values @ own) + (1 - users[:, None]) * other)
+    found, shares = joint_maximisation(
+        channel, outputs, 1_000_000, np.full(3, 1 / 3), smooth=False, iterations=4000
+    )
+    assert found == pytest.approx(users, abs=1e-4)
+    assert shares == pytest.approx(values, abs=1e-3)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("epsilon", [1, 4])
+def test_the_extremal_split_and_the_joint_likelihood_each_bring_distributions_nearer(epsilon):
+    people = beta_population(100_000, 50, seed=4)
+    truth, distances = Truth.of(people, distribution=True), []
+    for name, options in (
+        ("ue-sw", {"likelihood": False, "smooth": False}),
+        ("ue-sw:extremal", {}),
+        ("ue-sw:extremal", {"joint": True}),
+    ):
+        protocol = build_protocol(name, epsilon, n_keys=50, **options)
+        outcomes = [play(protocol, people, insecure_generator(9, epsilon, repeat)) for repeat in range(4)]
+        found = [measure(truth, o.published, 20, o.distribution).wasserstein for o in outcomes]
+        distances.append(np.mean(found))
+    assert distances == sorted(distances, reverse=True)

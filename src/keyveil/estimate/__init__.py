@@ -5,6 +5,7 @@ from keyveil.estimate.distribution import (
     bin_points,
     expectation_maximisation,
     fake_share,
+    joint_maximisation,
     project,
     subtract_fakes,
     wasserstein,
@@ -19,12 +20,16 @@ from keyveil.estimate.intervals import (
     tied_with,
 )
 from keyveil.estimate.post import STEPS, clip, none, step
+from keyveil.estimate.shares import QUARTERS, Shares, below, in_parts, value_shares
 
 __all__ = [
+    "QUARTERS",
     "STEPS",
     "Distribution",
     "Estimates",
     "RankRanges",
+    "Shares",
+    "below",
     "bin_points",
     "clip",
     "detectable_frequency",
@@ -32,6 +37,8 @@ __all__ = [
     "estimate",
     "expectation_maximisation",
     "fake_share",
+    "in_parts",
+    "joint_maximisation",
     "none",
     "project",
     "rank_ranges",
@@ -39,5 +46,6 @@ __all__ = [
     "step",
     "subtract_fakes",
     "tied_with",
+    "value_shares",
     "wasserstein",
 ]

@@ -25,6 +25,7 @@ from keyveil.mechanisms import ValueChannel, Window
 Floats = NDArray[np.float64]
 
 ITERATIONS = 300
+JOINT_ITERATIONS = 600
 TOLERANCE = 1e-5
 KEYS_AT_ONCE = 256
 
@@ -157,6 +158,45 @@ def expectation_maximisation(
         part = slice(start, start + KEYS_AT_ONCE)
         rows.append(_em(channel, outputs[part], fake[part], smooth, iterations, tolerance))
     return np.concatenate(rows) if rows else np.empty((0, channel.window.n_in))
+
+
+def joint_maximisation(
+    channel: ValueChannel,
+    outputs: Floats,
+    n_reports: int,
+    sampled: Floats,
+    *,
+    smooth: bool = True,
+    iterations: int = JOINT_ITERATIONS,
+) -> tuple[Floats, Floats]:
+    """Who sampled which key and what values they had, from the whole likelihood: silence counts too.
+
+    `outputs` has one row for every key and dummy, `sampled` the shares of users to start from. A rare
+    key's share is often noisier than its outputs are informative, so that taking it for given, as
+    `expectation_maximisation` does, bends the key's distribution; here both move together. Every user
+    sampled one row, so shares are scaled back to sum to one after each step. Returns the shares of
+    users and the distributions on the input bins.
+    """
+    window, words = channel.window, channel.words
+    near, far, fake = channel.near / words, channel.far / words, channel.fake / words
+    silent = n_reports - outputs.sum(axis=1, keepdims=True)
+    # From exactly 0 no share could grow.
+    users = ((sampled + 1 / len(sampled)) / (sampled + 1 / len(sampled)).sum())[:, None]
+    shares = np.full((len(outputs), window.n_in), 1.0 / window.n_in)
+    for _ in range(iterations):
+        for start in range(0, len(outputs), KEYS_AT_ONCE):
+            part = slice(start, start + KEYS_AT_ONCE)
+            own, now = users[part], shares[part]
+            law = (1 - own) * fake + own * (far + (near - far) * _spread(now, window))
+            ratio = outputs[part] / law
+            kept = silent[part] / ((1 - own) * channel.other_absent + own * channel.own_absent)
+            gain = far * ratio.sum(axis=1, keepdims=True) + kept * channel.own_absent
+            then = now * (gain + (near - far) * _gather(ratio, window))
+            total = then.sum(axis=1, keepdims=True)
+            shares[part] = _smooth(then / total) if smooth else then / total
+            users[part] = own * total
+        users /= users.sum()
+    return users[:, 0], shares
 
 
 def subtract_fakes(outputs: Floats, expected_fakes: Floats) -> Floats:

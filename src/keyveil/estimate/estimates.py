@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.errors import TallyError
+from keyveil.estimate.fieller import fieller
 from keyveil.mechanisms import KeyValueMechanism
 from keyveil.numerics import CONFIDENCE, two_sided_z
 from keyveil.tally import Tally
@@ -54,18 +55,10 @@ class Estimates:
         Where the frequency itself may be 0 that set is unbounded, and the whole range is given; so
         it is for biased means, which no standard error covers.
         """
-        z2 = two_sided_z(confidence) ** 2
-        with np.errstate(invalid="ignore"):
-            square = self.frequency**2 - z2 * self.frequency_se**2
-            middle = self.frequency * self.signed - z2 * self.covariance
-            rest = self.signed**2 - z2 * self.signed_se**2
-            inside = middle**2 - square * rest
-            known = (square > 0) & (self.frequency > 0) & (inside >= 0) & (not self.means_are_biased)
-            reach = np.sqrt(np.where(known, inside, 0.0))
-            square = np.where(known, square, 1.0)
-            low = np.where(known, np.clip((middle - reach) / square, -1.0, 1.0), -1.0)
-            high = np.where(known, np.clip((middle + reach) / square, -1.0, 1.0), 1.0)
-        return low, high
+        if self.means_are_biased:
+            return np.full_like(self.mean, -1.0), np.full_like(self.mean, 1.0)
+        variances = self.signed_se**2, self.frequency_se**2, self.covariance
+        return fieller(self.signed, self.frequency, variances, two_sided_z(confidence), (-1.0, 1.0))
 
     def after(self, step: str, *, frequency: Floats, mean: Floats) -> Estimates:
         """These estimates with a post-processing step's point values; errors stay the raw ones'."""

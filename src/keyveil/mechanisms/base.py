@@ -31,6 +31,8 @@ class Allocation(Enum):
     """epsilon/2 for the sign, and for the key all that the tight composition leaves ([PCKV] eq. 21)."""
     OPTIMAL = "optimal"
     """The mechanism's own best split."""
+    EXTREMAL = "extremal"
+    """All of epsilon for the value: a wrong value speaks against the key as much as silence does."""
 
 
 class Witness(NamedTuple):

@@ -12,6 +12,17 @@ fewest fakes in integers):
 
 `naive` gives the key the other half alone, b = 1/(e**(epsilon/2) + 1), and so spends less than epsilon.
 
+`extremal` is not the paper's. It gives the value all of epsilon and makes a far output no likelier than
+silence, against a key that was not sampled:
+
+    near / far = e**epsilon,  far / fake = own silence / others' silence,
+    far / fake = 1 / (1 + (e**epsilon - 1) h),  h = 1/(e**epsilon + 1)
+
+(h is the chance of a fake inside the window, at most 0.9 of the window's share of all outputs). A
+report then says more of the value and, below epsilon 4, less of the key. `half_width` is w, the paper's
+own if not given; `extremal` has 0.2, which serves distributions from epsilon 1 to 4 (0.15 to 0.25 differ
+little; bench/distributions.py). Wider windows serve frequencies: 1/2 up to epsilon 2, 0.35 at 3.
+
 `bins` is the grid of values; outputs are bins + 2 w bins numbers. Words: slot, dummy, then one per
 key and dummy.
 
@@ -46,6 +57,7 @@ from keyveil.numerics import ceil_div, exp_below
 from keyveil.report import ABSENT, Row
 
 BINS = 64
+EXTREMAL_HALF_WIDTH = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +74,12 @@ class UeSw(Calibration, ThroughChannel, AsksEverybody):
     channel: ValueChannel
 
     id: ClassVar[str] = "ue-sw"
-    allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.TIGHT, Allocation.NAIVE)
-    options: ClassVar[Mapping[str, Any]] = {"bins": BINS}
+    allocations: ClassVar[tuple[Allocation, ...]] = (
+        Allocation.TIGHT,
+        Allocation.NAIVE,
+        Allocation.EXTREMAL,
+    )
+    options: ClassVar[Mapping[str, Any]] = {"bins": BINS, "half_width": None}
     small_options: ClassVar[Mapping[str, Any]] = {"bins": 2}
 
     def __post_init__(self) -> None:
@@ -71,19 +87,29 @@ class UeSw(Calibration, ThroughChannel, AsksEverybody):
 
     @classmethod
     def calibrate(cls, ask: Ask) -> Self:
-        """The boldest instance of the paper's split whose privacy loss is at most `epsilon`."""
-        half = ask.epsilon / 2
-        channel = ValueChannel.within(
-            exp_below(2 * half),
-            window=Window.square_wave(half, ask.options["bins"]),
-            value_odds=exp_below(half),
-            reported=ask.words // 2,
-            word_bits=ask.word_bits,
-        )
+        """The boldest instance of a split whose privacy loss is at most `epsilon`."""
+        window, half = cls._window(ask), ask.epsilon / 2
+        if ask.allocation is Allocation.EXTREMAL:
+            channel = ValueChannel.extremal(exp_below(ask.epsilon), window=window, word_bits=ask.word_bits)
+        else:
+            channel = ValueChannel.within(
+                exp_below(ask.epsilon),
+                window=window,
+                value_odds=exp_below(half),
+                reported=ask.words // 2,
+                word_bits=ask.word_bits,
+            )
         if ask.allocation is Allocation.NAIVE:
             fake = ceil_div(ask.words, (exp_below(half) + 1) * channel.window.n_out)
             channel = replace(channel, fake=fake)
         return cls(n_keys=ask.n_keys, pairs_per_user=ask.pairs_per_user, channel=channel)
+
+    @staticmethod
+    def _window(ask: Ask) -> Window:
+        half_width, bins = ask.options["half_width"], ask.options["bins"]
+        if half_width is None and ask.allocation is not Allocation.EXTREMAL:
+            return Window.square_wave(ask.epsilon / 2, bins)
+        return Window.around(EXTREMAL_HALF_WIDTH if half_width is None else half_width, bins)
 
     # --- the kernel ---
 

@@ -23,6 +23,9 @@ from keyveil.mechanisms.values import Window
 from keyveil.numerics import WORD_BITS, ceil_div
 from keyveil.report import ABSENT
 
+# At most so often is a key reported that was not sampled; at 1 there would be no silence.
+MOST_FAKES = Fraction(9, 10)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueChannel:
@@ -57,6 +60,21 @@ class ValueChannel:
         absent = words - near * window.width - far * outside
         fake = ceil_div(near * words, E * absent + near * window.n_out)
         return cls(window=window, near=near, far=far, fake=fake, word_bits=word_bits)
+
+    @classmethod
+    def extremal(cls, E: Fraction, *, window: Window, word_bits: int = WORD_BITS) -> ValueChannel:
+        """The channel of loss E (unary reports) whose lifts are two: a near output's, and all others'.
+
+        The fakes fall on the window of a value in 1/(E + 1) of all words, where the variance of what
+        is near is least, as long as that leaves silence its share.
+        """
+        words, outside = 1 << word_bits, window.n_out - window.width
+        near_fakes = min(1 / (E + 1), MOST_FAKES * window.width / window.n_out)
+        fake = ceil_div(near_fakes * words, window.width)
+        far = ceil_div(fake * words, words + (E - 1) * fake * window.width)
+        # As loud as silence allows; a far output was rounded up, so it allows more.
+        near = E * fake * (words - far * outside) // (words - window.n_out * fake + E * fake * window.width)
+        return cls(window=window, near=int(near), far=far, fake=fake, word_bits=word_bits)
 
     # --- the kernel ---
 

@@ -77,7 +77,18 @@ class Window:
     @classmethod
     def square_wave(cls, epsilon: Fraction, n_in: int) -> Window:
         """The window whose half-width best serves distributions at `epsilon`."""
-        return cls(n_in=n_in, width=2 * round(square_wave_half_width(float(epsilon)) * n_in) + 1)
+        return cls.around(square_wave_half_width(float(epsilon)), n_in)
+
+    @classmethod
+    def around(cls, half_width: float, n_in: int) -> Window:
+        """The window that reaches `half_width` of the value's range either side.
+
+        >>> Window.around(0.25, 64)
+        Window(n_in=64, width=33, step=1)
+        """
+        if not 0 < half_width <= 1:
+            raise MechanismError(f"half_width must be above 0 and at most 1, got {half_width}")
+        return cls(n_in=n_in, width=2 * round(half_width * n_in) + 1)
 
     @classmethod
     def piecewise(cls, epsilon: Fraction, n_in: int) -> Window:

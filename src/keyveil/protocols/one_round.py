@@ -15,6 +15,7 @@ from keyveil.estimate import (
     estimate,
     expectation_maximisation,
     fake_share,
+    joint_maximisation,
     project,
     subtract_fakes,
 )
@@ -146,14 +147,17 @@ class UnarySquareWave(OneRound):
     """UE-SW: frequencies made consistent over keys and dummies, then a distribution for every key.
 
     `likelihood` puts the fakes inside the EM's likelihood; without it they are subtracted from the
-    histogram first, as the paper does (with the corrected number of them). `smooth` is EMS. With
-    `only` distributions and means are computed for those keys alone.
+    histogram first, as the paper does (with the corrected number of them). `joint` estimates a key's
+    share of users anew, together with its distribution, from silence as well; published frequencies
+    stay those of the projection. `smooth` is EMS. With `only` distributions and means are given for
+    those keys alone.
 
     Memory, in bytes: 8 (d + l) n_out for the tally; while it is read, no more than
     24 (d + l) n_out + 24 d bins + 48 KEYS_AT_ONCE n_out on top.
     """
 
     likelihood: bool = True
+    joint: bool = False
     smooth: bool = True
     only: tuple[int, ...] | int = ()
     id: ClassVar[str] = "ue-sw"
@@ -175,9 +179,14 @@ class UnarySquareWave(OneRound):
             heard = subtract_fakes(heard, n * (1 - sampled[wanted]) * float(mechanism.b))
             fake = np.zeros(wanted.size)
         shares = np.full((d, mechanism.bins), np.nan)
-        shares[wanted] = expectation_maximisation(mechanism.channel, heard, fake, smooth=self.smooth)
-        # A key that the projection holds for unused has no values to be distributed.
-        shares[consistent <= 0] = np.nan
+        if self.joint:
+            start = project(everything.frequency, l) / l
+            _, found = joint_maximisation(mechanism.channel, outputs, n, start, smooth=self.smooth)
+            shares[wanted] = found[wanted]
+        else:
+            shares[wanted] = expectation_maximisation(mechanism.channel, heard, fake, smooth=self.smooth)
+            # A key that the projection holds for unused has no values to be distributed.
+            shares[consistent <= 0] = np.nan
         distribution = Distribution(points=bin_points(mechanism.bins), shares=shares)
         mean = distribution.mean()
         raw = replace(

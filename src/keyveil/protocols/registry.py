@@ -52,7 +52,11 @@ def _one_round(name: str, protocol: type[OneRound] = OneRound) -> Factory:
             epsilon,
             n_keys=n_keys,
             pairs_per_user=pairs_per_user,
-            **{key: options.pop(key) for key in ("bins", "cohorts", "buckets", "rho") if key in options},
+            **{
+                key: options.pop(key)
+                for key in ("bins", "half_width", "cohorts", "buckets", "rho")
+                if key in options
+            },
         )
         return protocol(mechanism=mechanism, **options)
 

@@ -20,6 +20,7 @@ from keyveil.audit import closed_form_loss, enumerate_loss, enumeration_size
 from keyveil.domain import Record
 from keyveil.errors import MechanismError
 from keyveil.mechanisms import (
+    Allocation,
     Calibrated,
     EncodedOracle,
     Mechanism,
@@ -108,19 +109,20 @@ def closed_form_is_reached(cls: type[Calibrated]) -> None:
 
 def sampler_is_kernel(cls: type[Calibrated]) -> None:
     """`perturb` over all tuples of short words gives each answer exactly as often as the kernel says."""
-    tried = 0
-    for n_keys, pairs_per_user in ((1, 1), (2, 1), (2, 2), (3, 2)):
-        mechanism = _with_short_words(cls, n_keys, pairs_per_user)
+    tried, sizes = set(), ((1, 1), (2, 1), (2, 2), (3, 2))
+    for (n_keys, pairs_per_user), allocation in itertools.product(sizes, cls.allocations):
+        mechanism = _with_short_words(cls, n_keys, pairs_per_user, allocation)
         if mechanism is None:
             continue
-        tried += 1
+        tried.add(allocation)
         words, drawn = range(1 << mechanism.word_bits), mechanism.n_words
         for record in _records(n_keys):
             seen = Counter(mechanism.perturb(record, tup) for tup in itertools.product(words, repeat=drawn))
             for answer in mechanism.answers():
                 share = Fraction(seen[answer], len(words) ** drawn)
                 assert share == mechanism.probability(answer, record), f"{mechanism}: sampler is not kernel"
-    assert tried, f"{cls.__name__}: no instance is small enough to be tried word for word"
+    for allocation in set(cls.allocations) - tried:
+        raise AssertionError(f"{cls.__name__}: no {allocation.value} instance can be tried word for word")
 
 
 def length_tells_nothing(cls: type[Calibrated]) -> None:
@@ -279,9 +281,11 @@ def _enumerable(
     return iter(small)
 
 
-def _with_short_words(cls: type[Calibrated], n_keys: int, pairs_per_user: int) -> Mechanism | None:
+def _with_short_words(
+    cls: type[Calibrated], n_keys: int, pairs_per_user: int, allocation: Allocation
+) -> Mechanism | None:
     """An instance whose reports take at most 16 random bits in all, if one exists."""
-    size = {"n_keys": n_keys, "pairs_per_user": pairs_per_user, **cls.small_options}
+    size = {"n_keys": n_keys, "pairs_per_user": pairs_per_user, **cls.small_options, "allocation": allocation}
     n_words = cls.for_epsilon(3, **size).n_words
     try:
         return cls.for_epsilon(3, word_bits=16 // n_words, **size)
