@@ -238,7 +238,7 @@ def compare(rows: dict[tuple[str, ...], dict[str, str]]) -> Iterator[dict[str, s
                 "ours": ours[figure],
                 "gain": f"{gain:.3g}",
                 "gain_se": f"{error:.2g}",
-                "constant": ours["constant"] if figure == "mean_mse_top" else "",
+                "constant": ours.get("constant", "") if figure == "mean_mse_top" else "",
             }
 
 

@@ -5,8 +5,8 @@ precision from means to frequencies), `pckv-grr` (its unhashed member: better wh
 are few), `kvue` (one key asked: better where records are dense and the domain is small). Errors are
 those of the keys that are asked for (`at`), noise and what truncation leaves.
 
-Where both are wanted, frequencies count once and means twice; a mean can be no worse than what is
-known without data, so where means are hopeless the choice is made for frequencies.
+A mean can be no worse than what is known without data. Where both are wanted but even the likely top
+keys' means would stay mostly unknown, precision is moved to frequencies, not all of it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from keyveil.estimate.sizes import SizeLaw, Truncation
 from keyveil.mechanisms import KeyValueMechanism, build
+from keyveil.mechanisms.oracles import COHORTS
 from keyveil.plan.crowd import Crowd
 
 Floats = NDArray[np.float64]
@@ -26,7 +27,10 @@ Floats = NDArray[np.float64]
 # What is known of a mean without data: it lies in its range.
 PRIOR_MEAN_VARIANCE = 1 / 3
 TYPICAL_MEAN = 0.5
-DIALS = (0.0, 0.5, 0.8)
+# Where less than this part of the means' variance would be explained, frequencies come first.
+HOPELESS = 1 / 3
+FREQUENCIES_FIRST, FREQUENCIES_ONLY = 0.8, 1.0
+WANTS = ("both", "frequency", "mean")
 # Hashes that a collector evaluates in seconds.
 MOST_HASHES = 1 << 31
 
@@ -49,18 +53,26 @@ class Choice:
 
 def best(epsilon: object, crowd: Crowd, *, at: Floats, reports: float, want: str = "both") -> Choice:
     """The choice with the smallest predicted error at the frequencies `at` from so many reports."""
-    choices = options(epsilon, crowd, at=at, reports=reports)
+    rho = FREQUENCIES_ONLY if want == "frequency" else 0.0
+    chosen = _least(options(epsilon, crowd, at=at, reports=reports, rho=rho), want)
+    if want == "both" and chosen.mean_error > (1 - HOPELESS) * PRIOR_MEAN_VARIANCE:
+        return _least(options(epsilon, crowd, at=at, reports=reports, rho=FREQUENCIES_FIRST), "frequency")
+    return chosen
+
+
+def _least(choices: Iterator[Choice], want: str) -> Choice:
     return min(choices, key=lambda choice: choice.score(want))
 
 
-def options(epsilon: object, crowd: Crowd, *, at: Floats, reports: float) -> Iterator[Choice]:
+def options(
+    epsilon: object, crowd: Crowd, *, at: Floats, reports: float, rho: float = 0.0
+) -> Iterator[Choice]:
     """Everything that may be chosen."""
     d = crowd.n_keys
     for l in lengths(crowd.law):
         cut = Truncation(law=crowd.law, l=l)
-        for rho in DIALS:
-            hashed = build("bucket", epsilon, n_keys=d, pairs_per_user=l, rho=rho, cohorts=cohorts(d))
-            yield promise(hashed, cut, at, reports)  # type: ignore[arg-type]
+        hashed = build("bucket", epsilon, n_keys=d, pairs_per_user=l, rho=rho, cohorts=cohorts(d, l))
+        yield promise(hashed, cut, at, reports)  # type: ignore[arg-type]
         plain = build("pckv-grr", epsilon, n_keys=d, pairs_per_user=l)
         yield promise(plain, cut, at, reports)  # type: ignore[arg-type]
     asked = build("kvue", epsilon, n_keys=d)
@@ -74,7 +86,8 @@ def promise(mechanism: KeyValueMechanism, truncation: Truncation, at: Floats, re
     slope = (truncation.frequency(cut + step) - truncation.frequency(cut - step)) / (2 * step)
     spread = mechanism.moments.covariance(cut, TYPICAL_MEAN, mechanism.expected_asked(reports))
     left = truncation.left_out(at)
-    of_mean = 1 / (1 / PRIOR_MEAN_VARIANCE + 1 / spread.of_mean(cut, TYPICAL_MEAN))
+    told = 1 / spread.of_mean(cut, TYPICAL_MEAN) if np.all(np.isfinite(spread.signed)) else np.zeros(1)
+    of_mean = 1 / (1 / PRIOR_MEAN_VARIANCE + told)
     return Choice(
         mechanism=mechanism,
         truncation=truncation,
@@ -93,11 +106,13 @@ def lengths(law: SizeLaw) -> list[int]:
     return [l for l in tried if l <= max(1, np.ceil(largest))]
 
 
-def cohorts(n_keys: int) -> int:
-    """As many public hashes as can be evaluated in seconds, between 1,024 and 65,536.
+def cohorts(n_keys: int, l: int) -> int:
+    """As many public hashes as the noise asks for and a collector can evaluate in seconds.
 
-    >>> cohorts(100), cohorts(26_744)
-    (65536, 32768)
+    Shared collisions weigh less against noise by l squared, so long records need fewer hashes.
+
+    >>> cohorts(100, 1), cohorts(26_744, 1), cohorts(26_744, 100)
+    (65536, 32768, 1024)
     """
-    wanted = MOST_HASHES // (2 * n_keys)
-    return int(min(1 << 16, max(1 << 10, 1 << max(0, wanted.bit_length() - 1))))
+    wanted = min(COHORTS // l**2, MOST_HASHES // (2 * n_keys))
+    return int(max(1 << 10, 1 << max(0, wanted.bit_length() - 1)))

@@ -3,7 +3,7 @@
 Every user is in one group and answers once, with the whole budget:
 
     sizes      3 %, where records may hold several pairs: how many pairs a user holds, in classes
-    values     at most 5 %: the sign of one value; anchors the means of keys that say little themselves
+    values     at most 5 %: the sign of one value; anchors the means where keys say little themselves
     collect    the rest, by the mechanism and padding length that promise least error for these sizes
     check      2 %, where records are cut: how long the records are that hold popular keys
 
@@ -26,7 +26,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,7 +33,7 @@ from numpy.typing import NDArray
 
 from keyveil.errors import ProtocolError
 from keyveil.estimate import Estimates, estimate
-from keyveil.estimate.shrink import NO_ANCHOR, Anchor, Evidence, Shrunk, Total, shrink
+from keyveil.estimate.shrink import NO_ANCHOR, TYPICAL_SPREAD, Anchor, Evidence, Shrunk, Total, shrink
 from keyveil.estimate.sizes import SizeLaw, Truncation, class_middles, size_classes
 from keyveil.mechanisms import (
     Bucket,
@@ -51,7 +50,7 @@ from keyveil.mechanisms.base import check_size
 from keyveil.mechanisms.channel import share
 from keyveil.numerics import parse_epsilon
 from keyveil.plan import Choice, Crowd, best
-from keyveil.plan.choice import cohorts
+from keyveil.plan.choice import WANTS, cohorts
 from keyveil.protocols.base import Group, Outcome, Round, check_answer, require_reports
 from keyveil.protocols.ks_grr import widen
 from keyveil.tally import Tally
@@ -65,8 +64,9 @@ LONG, FEW_TOPS = 5, 10
 LIKELY, MOST_CANDIDATES = 0.002, 3000
 # Above this many classes a wave tells sizes better than randomized response does.
 FEW_CLASSES = 9
+# Users of the value group, if each told the plain truth; and the error that is good enough without one.
+ANCHORS, ANCHORED = 200, 0.04
 TRUNCATED = "records are cut; raw frequencies are shares of users whose cut record holds the key"
-WANTS = ("both", "frequency", "mean")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -121,15 +121,13 @@ class Auto:
         """Whether a record may hold more than one pair."""
         return self.pairs_per_user > 1 and self.n_keys > 1
 
-    def _groups(self) -> tuple[Group, Group, Group, Group]:
-        """Places of sizes, values, check, and everybody else."""
-        sizes = SIZES if self.holds_several else Fraction(0)
-        check = CHECK if self.holds_several else Fraction(0)
+    def _size_group(self) -> Group:
+        return Fraction(0), SIZES if self.holds_several else Fraction(0)
+
+    def _value_group(self) -> Group:
+        low = self._size_group()[1]
         told = math.tanh(float(self.epsilon) / 2) ** 2
-        values = min(MOST_VALUES, Fraction(round(200 / told), self.users))
-        ends = (Fraction(0), sizes, sizes + values, sizes + values + check, Fraction(1))
-        first, second, third, rest = pairwise(ends)
-        return first, second, third, rest
+        return low, low + min(MOST_VALUES, Fraction(round(ANCHORS / told), self.users))
 
     def _round(self, purpose: str, mechanism: Mechanism, group: Group, **known: Any) -> Round:
         return Round(protocol=self.id, purpose=purpose, mechanism=mechanism, group=group, **known)
@@ -151,7 +149,7 @@ class Auto:
         if not self.holds_several:
             return self._values(campaign, 1, _Found(law=SizeLaw.exactly(1)))
         mechanism = self._size_mechanism(self.n_keys, self.pairs_per_user)
-        return self._round("sizes", mechanism, self._groups()[0], campaign=campaign, number=1)
+        return self._round("sizes", mechanism, self._size_group(), campaign=campaign, number=1)
 
     def stages(self) -> tuple[Round, ...]:
         """All rounds of one course, with stand-ins: everybody is in one group, so epsilon is any round's."""
@@ -159,7 +157,7 @@ class Auto:
         law = SizeLaw.exactly(self.pairs_per_user)
         stages = [first] if first.purpose == "values" else [first, self._values("stage", 2, _Found(law=law))]
         found = _Found(law=law)
-        main = self._main("stage", len(stages) + 1, found)
+        main = self._main("stage", len(stages) + 1, found, self._value_group()[1])
         stages.append(main)
         if main.purpose == "discover":
             keys = tuple(range(min(self.n_keys, 2 * self.top)))
@@ -198,14 +196,26 @@ class Auto:
             law = SizeLaw.exactly(self.pairs_per_user)
         else:
             law = SizeLaw.told(round.mechanism, tally)
-        return self._values(round.campaign, 2, _Found(law=law))
+        found = _Found(law=law)
+        if self._means_anchor_themselves(law):
+            return self._main(round.campaign, 2, found, round.group[1])
+        return self._values(round.campaign, 2, found)
+
+    def _means_anchor_themselves(self, law: SizeLaw) -> bool:
+        """Whether the keys together will tell where means lie, so that no group need be spent on it."""
+        crowd = Crowd(users=self.users, n_keys=self.n_keys, law=law, skew=self.skew)
+        choice = self._choose(law, self.n_keys, Fraction(1))
+        asked = choice.mechanism.expected_asked(self.users)
+        share = choice.truncation.share(crowd.frequency)
+        noise = choice.mechanism.moments.covariance(share, 0.0, asked).of_mean(share, 0.0)
+        return bool(np.sum(crowd.counts / (noise + TYPICAL_SPREAD**2)) > 1 / ANCHORED**2)
 
     def _values(self, campaign: str, number: int, found: _Found) -> Round:
         mechanism = EncodedOracle(
             encoder=OwnSign(n_keys=self.n_keys), oracle=Response.for_epsilon(self.epsilon, 3)
         )
         return self._round(
-            "values", mechanism, self._groups()[1], campaign=campaign, number=number, found=found
+            "values", mechanism, self._value_group(), campaign=campaign, number=number, found=found
         )
 
     def _after_values(self, round: Round, tally: Tally) -> Round:
@@ -222,26 +232,30 @@ class Auto:
                 shares = np.array([1 - held, held])
                 law = SizeLaw(sizes=np.array([0.0, 1.0]), shares=shares, mean_error=error)
                 found = replace(found, law=law)
-        return self._main(round.campaign, round.number + 1, found)
+        return self._main(round.campaign, round.number + 1, found, round.group[1])
 
     # --- the large ones ---
 
-    def _main(self, campaign: str, number: int, found: _Found) -> Round:
-        crowd = Crowd(users=self.users, n_keys=self.n_keys, law=found.law, skew=self.skew)
-        low, high = self._groups()[3]
-        reports = float(high - low) * self.users
-        choice = best(self.epsilon, crowd, at=self._interest(crowd), want=self.want, reports=reports)
+    def _choose(self, law: SizeLaw, n_keys: int, share: Fraction) -> Choice:
+        """What suits these sizes, if this share of the users answers."""
+        crowd = Crowd(users=self.users, n_keys=n_keys, law=law, skew=self.skew)
+        reports = float(share) * self.users
+        return best(self.epsilon, crowd, at=self._interest(crowd), want=self.want, reports=reports)
+
+    def _main(self, campaign: str, number: int, found: _Found, low: Fraction) -> Round:
+        choice = self._choose(found.law, self.n_keys, 1 - low)
         found = replace(found, choice=choice)
         l = choice.mechanism.pairs_per_user
         long = l >= LONG and self.n_keys >= FEW_TOPS * self.top
         if self.rounds == 1 or (self.rounds == 0 and not long):
+            group = low, _end(choice)
             return self._round(
-                "collect", choice.mechanism, (low, high), campaign=campaign, number=number, found=found
+                "collect", choice.mechanism, group, campaign=campaign, number=number, found=found
             )
         mechanism = Bucket.for_epsilon(
-            self.epsilon, n_keys=self.n_keys, pairs_per_user=l, rho=1, cohorts=cohorts(self.n_keys)
+            self.epsilon, n_keys=self.n_keys, pairs_per_user=l, rho=1, cohorts=cohorts(self.n_keys, l)
         )
-        group = (low, (low + high) / 2)
+        group = low, (low + 1) / 2
         return self._round("discover", mechanism, group, campaign=campaign, number=number, found=found)
 
     def _interest(self, crowd: Crowd) -> Floats:
@@ -285,11 +299,9 @@ class Auto:
     def _measure(self, round: Round, found: _Found, law: SizeLaw) -> Round:
         assert found.keys is not None
         low = round.group[1]
-        crowd = Crowd(users=self.users, n_keys=len(found.keys), law=law, skew=self.skew)
-        reports = float(1 - low) * self.users
-        choice = best(self.epsilon, crowd, at=self._interest(crowd), want=self.want, reports=reports)
+        choice = self._choose(law, len(found.keys), 1 - low)
         found = replace(found, choice=choice)
-        return self._after(round, "measure", choice.mechanism, (low, Fraction(1)), found)
+        return self._after(round, "measure", choice.mechanism, (low, _end(choice)), found)
 
     # --- what comes of it ---
 
@@ -319,16 +331,7 @@ class Auto:
         mechanism = EncodedOracle(
             encoder=encoder, oracle=Response.for_epsilon(self.epsilon, encoder.n_symbols)
         )
-        group = self._groups()[2]
-        return self._round(
-            "check",
-            mechanism,
-            group,
-            campaign=round.campaign,
-            number=round.number + 1,
-            found=found,
-            keys=round.keys,
-        )
+        return self._after(round, "check", mechanism, (1 - CHECK, Fraction(1)), found)
 
     def _after_check(self, round: Round, tally: Tally) -> Outcome:
         found: _Found = round.found
@@ -392,6 +395,11 @@ def _evidence(raw: Estimates, mechanism: KeyValueMechanism, truncation: Truncati
         moments=mechanism.moments,
         truncation=truncation,
     )
+
+
+def _end(choice: Choice) -> Fraction:
+    """Where the main group ends: those who check truncation come after it, if there is any."""
+    return Fraction(1) if choice.truncation.is_idle else 1 - CHECK
 
 
 def _total(law: SizeLaw) -> Total:
