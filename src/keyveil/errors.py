@@ -57,6 +57,10 @@ class TallyError(KeyveilError):
     """Tallies or reports that do not belong to the same question."""
 
 
+class PlanError(KeyveilError):
+    """A plan that cannot be made, and what would make it possible."""
+
+
 class PairsError(KeyveilError):
     """A data file that is not a table of user, key and value."""
 

@@ -9,7 +9,7 @@ import click
 import keyveil as package
 
 # In the order of a campaign's life. Each names a module of this folder and the command in it.
-COMMANDS = ("demo", "mechanisms", "audit", "simulate", "reproduce")
+COMMANDS = ("demo", "mechanisms", "plan", "audit", "simulate", "reproduce")
 
 
 class _LazyGroup(click.Group):

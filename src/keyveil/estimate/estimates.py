@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from keyveil.errors import TallyError
 from keyveil.estimate.fieller import fieller
-from keyveil.mechanisms import KeyValueMechanism
+from keyveil.mechanisms import KeyValueMechanism, Moments
 from keyveil.numerics import CONFIDENCE, two_sided_z
 from keyveil.tally import Tally
 
@@ -39,6 +39,8 @@ class Estimates:
     mean: Floats
     mean_se: Floats
     steps: tuple[str, ...] = ()
+    moments: Moments | None = None
+    """What is left unknown of a key, where the mechanism tells signed keys."""
     frequency_top: Floats | None = None
     """Frequencies for a table of the top keys, where they are estimated apart."""
     means_are_biased: bool = False
@@ -98,4 +100,5 @@ def estimate(mechanism: KeyValueMechanism, tally: Tally) -> Estimates:
         covariance=np.where(heard, spread.crossed, 0.0),
         mean=mean,
         mean_se=np.where(held, np.sqrt(np.maximum(of_mean, 0.0)), np.inf),
+        moments=mechanism.moments,
     )

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 
 from keyveil.errors import MechanismError
+from keyveil.estimate.distribution import project as project_to
 from keyveil.estimate.estimates import Estimates
+from keyveil.estimate.shrink import Evidence
+from keyveil.estimate.shrink import shrink as posterior
+from keyveil.estimate.sizes import SizeLaw, Truncation
 
 Step = Callable[[Estimates], Estimates]
 
@@ -38,7 +43,27 @@ def clip(raw: Estimates) -> Estimates:
     )
 
 
-STEPS: Mapping[str, Step] = MappingProxyType({"none": none, "clip": clip})
+def project(raw: Estimates) -> Estimates:
+    """The nearest non-negative frequencies whose sum is what the unbiased ones sum to; means as by clip.
+
+    That sum is an estimate of the pairs a user holds (never taken for 1), so it stays unbiased.
+    """
+    nearest = project_to(raw.frequency, max(float(raw.frequency.sum()), 0.0))
+    return raw.after("project", frequency=np.minimum(nearest, 1.0), mean=clip(raw).mean)
+
+
+def shrink(raw: Estimates) -> Estimates:
+    """Posterior means under what all keys together show (`estimate.shrink`), without an anchor for means."""
+    if raw.moments is None:
+        raise MechanismError("shrink needs signed reports; use none, clip or project for this mechanism")
+    shrunk = posterior(Evidence.of(raw, Truncation(law=SizeLaw.exactly(1), l=1)))
+    shaped = raw.after("shrink", frequency=shrunk.frequency, mean=shrunk.mean)
+    return replace(shaped, frequency_top=shrunk.frequency_top)
+
+
+STEPS: Mapping[str, Step] = MappingProxyType(
+    {"none": none, "clip": clip, "project": project, "shrink": shrink}
+)
 
 
 def step(name: str, *, also: tuple[str, ...] = ()) -> Step:

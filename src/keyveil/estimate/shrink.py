@@ -30,6 +30,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from keyveil.estimate.estimates import Estimates
 from keyveil.estimate.sizes import Truncation
 from keyveil.mechanisms import Moments
 
@@ -67,6 +68,18 @@ class Evidence:
     asked: Floats
     moments: Moments
     truncation: Truncation
+
+    @classmethod
+    def of(cls, raw: Estimates, truncation: Truncation) -> Evidence:
+        """What signed reports say."""
+        assert raw.moments is not None, "estimates of signed reports carry their moments"
+        return cls(
+            frequency=raw.frequency,
+            signed=raw.signed,
+            asked=np.maximum(raw.asked, 1).astype(float),
+            moments=raw.moments,
+            truncation=truncation,
+        )
 
     def only(self, keys: NDArray[np.int64]) -> Evidence:
         """Of some keys."""

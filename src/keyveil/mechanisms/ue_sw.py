@@ -51,6 +51,7 @@ from keyveil.mechanisms.base import (
     check_size,
     record_codes,
 )
+from keyveil.mechanisms.moments import Moments
 from keyveil.mechanisms.value_channel import ValueChannel
 from keyveil.mechanisms.values import Window, bin_of
 from keyveil.numerics import ceil_div, exp_below
@@ -160,6 +161,19 @@ class UeSw(Calibration, ThroughChannel, AsksEverybody):
     def probability(self, answer: Sequence[int], record: Record) -> Fraction:
         """Pr[answer | record]."""
         return self.lift(answer, record) * math.prod(self.channel.other(symbol) for symbol in answer)
+
+    @property
+    def moments(self) -> Moments:
+        """Of frequencies; a sign is not told."""
+        a, b, l = float(self.a), float(self.b), self.pairs_per_user
+        heard = b + (a - b) / l
+        return Moments(
+            frequency_noise=l * l * b * (1 - b) / (a - b) ** 2,
+            frequency_owner=l * (1 - heard - b) / (a - b),
+            signed_noise=math.inf,
+            signed_owner=0.0,
+            crossed=0.0,
+        )
 
     # --- the client's side ---
 

@@ -2,5 +2,18 @@
 
 from keyveil.plan.choice import Choice, best, lengths, options
 from keyveil.plan.crowd import Crowd
+from keyveil.plan.predict import Candidate, Prediction, candidates
+from keyveil.plan.solve import Plan, make_plan
 
-__all__ = ["Choice", "Crowd", "best", "lengths", "options"]
+__all__ = [
+    "Candidate",
+    "Choice",
+    "Crowd",
+    "Plan",
+    "Prediction",
+    "best",
+    "candidates",
+    "lengths",
+    "make_plan",
+    "options",
+]

@@ -38,7 +38,6 @@ from keyveil.estimate.sizes import SizeLaw, Truncation, class_middles, size_clas
 from keyveil.mechanisms import (
     Bucket,
     EncodedOracle,
-    KeyValueMechanism,
     Mechanism,
     OwnSign,
     PopularSize,
@@ -268,7 +267,7 @@ class Auto:
         assert isinstance(round.mechanism, Bucket)
         raw = estimate(round.mechanism, tally)
         cut = Truncation(law=found.law, l=round.mechanism.pairs_per_user)
-        seen = _evidence(raw, round.mechanism, cut)
+        seen = Evidence.of(raw, cut)
         shrunk = shrink(seen, total=_total(found.law), top=self.top)
         count = int((shrunk.in_top > LIKELY).sum())
         count = min(max(count, 2 * self.top), MOST_CANDIDATES, self.n_keys)
@@ -311,7 +310,7 @@ class Auto:
         assert found.choice is not None
         raw = estimate(found.choice.mechanism, tally)
         cut = found.choice.truncation
-        seen = _evidence(raw, found.choice.mechanism, cut)
+        seen = Evidence.of(raw, cut)
         found = replace(found, evidence=seen, raw=_merge(raw, found, self.n_keys))
         if cut.is_idle or not self.holds_several:
             return self._finish(round, found)
@@ -385,16 +384,6 @@ class Auto:
         mean = np.full(self.n_keys, both.centre)
         frequency[keys], in_top[keys], mean[keys] = both.frequency, both.frequency_top, both.mean
         return frequency, in_top, mean
-
-
-def _evidence(raw: Estimates, mechanism: KeyValueMechanism, truncation: Truncation) -> Evidence:
-    return Evidence(
-        frequency=raw.frequency,
-        signed=raw.signed,
-        asked=np.maximum(raw.asked, 1).astype(float),
-        moments=mechanism.moments,
-        truncation=truncation,
-    )
 
 
 def _end(choice: Choice) -> Fraction:

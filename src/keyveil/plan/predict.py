@@ -1,0 +1,215 @@
+"""What a mechanism will be able to say about a crowd, from its own moments.
+
+    frequency_rmse         of the unbiased estimates, over all keys (or at one frequency): noise, and
+                           what cutting records to l pairs takes away
+    mean_rmse              of the means of the top keys (or at one frequency), cut to their range as the
+                           papers do: that cut is applied to draws of the two estimates from their law
+    share_rmse             of the share of a key's values below the middle of the range, top keys
+    detectable_frequency   the least frequency that stands out from keys that nobody holds
+    precision_top          the part of the estimated top that belongs there
+    bits_per_report        of the answer; the envelope adds 37 bytes to every mechanism's
+
+What is assumed besides the crowd: key means spread evenly over [-0.6, 0.6] and values are near their
+key's mean. There is no second set of formulas: noise is `Moments`, the cut is `clip`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyveil.errors import MechanismError
+from keyveil.estimate import Estimates, clip, detectable_frequency
+from keyveil.estimate.shares import below, unbiased_weights
+from keyveil.estimate.sizes import Truncation
+from keyveil.mechanisms import Mechanism, Moments, UeSw, build
+from keyveil.plan.choice import cohorts, lengths
+from keyveil.plan.crowd import Crowd
+
+Floats = NDArray[np.float64]
+
+PADDED = ("bucket", "pckv-ue", "pckv-grr", "ks-ue")
+UNPADDED = ("kvue", "privkv")
+DISTRIBUTIONS = ("ue-sw:extremal", "ue-sw")
+WANTED = {"frequency": "frequency_rmse", "mean": "mean_rmse", "distribution": "share_rmse"}
+WIDEST_MEAN = 0.6
+DRAWS, SEED = 300, 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """The errors of one mechanism at one size; NaN where it does not estimate a thing."""
+
+    mechanism: str
+    epsilon: float
+    pairs_per_user: int
+    users: int
+    frequency_rmse: float
+    mean_rmse: float
+    share_rmse: float
+    detectable_frequency: float
+    precision_top: float
+    bits_per_report: int
+
+    def to_fields(self) -> dict[str, Any]:
+        """A flat dictionary; what is not finite is None."""
+        return {
+            name: None if isinstance(value, float) and not np.isfinite(value) else value
+            for name, value in asdict(self).items()
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A mechanism that was built once, to be asked about many crowds."""
+
+    name: str
+    epsilon: float
+    mechanism: Mechanism
+
+    @property
+    def moments(self) -> Moments:
+        """The mechanism's."""
+        moments: Moments = self.mechanism.moments  # type: ignore[attr-defined]
+        return moments
+
+    @property
+    def length(self) -> int:
+        """Records are cut to this many pairs; where one key is asked about, not at all."""
+        return self.mechanism.n_keys if self.moments.drawn else self.mechanism.pairs_per_user
+
+    def asked(self, users: float) -> float:
+        """How many of the users can speak of one key."""
+        return users / self.mechanism.n_keys if self.moments.drawn else users
+
+    def error(self, crowd: Crowd, want: str, at: float | None, top: int) -> float:
+        """The error that is wanted small."""
+        if want == "frequency":
+            return self.frequency_rmse(crowd, at)
+        return self.mean_rmse(crowd, at, top) if want == "mean" else self.share_rmse(crowd, at, top)
+
+    def frequency_rmse(self, crowd: Crowd, at: float | None) -> float:
+        """Of the unbiased estimates against the frequency."""
+        frequency = crowd.frequency if at is None else np.array([at])
+        counts = crowd.counts if at is None else np.ones(1)
+        cut = Truncation(law=crowd.law, l=self.length).share(frequency)
+        noise = self.moments.covariance(cut, 0.0, self.asked(crowd.users)).frequency
+        return float(np.sqrt(np.average(noise + (frequency - cut) ** 2, weights=counts)))
+
+    def mean_rmse(self, crowd: Crowd, at: float | None, top: int) -> float:
+        """Of means cut to their range, by draws of the two estimates."""
+        if not np.isfinite(self.moments.signed_noise):
+            return float("nan")
+        frequency, mean = _shown(crowd, at, top)
+        cut = Truncation(law=crowd.law, l=self.length).share(frequency)
+        drawn = self._draw(cut, mean, crowd.users)
+        guess = clip(drawn).mean
+        return float(np.sqrt(np.mean((guess.reshape(DRAWS, -1) - mean) ** 2)))
+
+    def share_rmse(self, crowd: Crowd, at: float | None, top: int) -> float:
+        """Of the share of values below the middle, first order, for keys whose values spread evenly."""
+        m = self.mechanism
+        if not isinstance(m, UeSw):
+            return float("nan")
+        frequency, _ = _shown(crowd, at, top)
+        cut = Truncation(law=crowd.law, l=self.length).share(frequency)
+        sets = np.vstack([below((0.0,), m.bins), np.ones(m.bins)])
+        weights = unbiased_weights(m.channel, sets) * m.pairs_per_user
+        other = np.array([float(m.channel.other(s)) for s in range(m.channel.window.n_out + 1)])
+        gap = weights[0] - weights[1] / 2
+        noise = float(other @ gap**2) / crowd.users
+        return float(np.sqrt(np.mean(noise / cut**2)))
+
+    def precision_top(self, crowd: Crowd, top: int) -> float:
+        """By draws of all keys' estimates."""
+        frequency = np.repeat(crowd.frequency, np.round(crowd.counts).astype(int))
+        cut = Truncation(law=crowd.law, l=self.length).share(frequency)
+        noise = np.sqrt(self.moments.covariance(cut, 0.0, self.asked(crowd.users)).frequency)
+        rng = np.random.default_rng(SEED)
+        top = min(top, cut.size)
+        found = [
+            np.mean(np.argpartition(-(cut + noise * rng.standard_normal(cut.size)), top - 1)[:top] < top)
+            for _ in range(10)
+        ]
+        return float(np.mean(found))
+
+    def predict(self, crowd: Crowd, at: float | None = None, top: int = 50) -> Prediction:
+        """Everything at once."""
+        return Prediction(
+            mechanism=self.name,
+            epsilon=self.epsilon,
+            pairs_per_user=self.mechanism.pairs_per_user,
+            users=crowd.users,
+            frequency_rmse=self.frequency_rmse(crowd, at),
+            mean_rmse=self.mean_rmse(crowd, at, top),
+            share_rmse=self.share_rmse(crowd, at, top),
+            detectable_frequency=detectable_frequency(
+                self.moments, self.asked(crowd.users), self.mechanism.n_keys
+            ),
+            precision_top=self.precision_top(crowd, top),
+            bits_per_report=8 * self.mechanism.layout.n_bytes,
+        )
+
+    def _draw(self, cut: Floats, mean: Floats, users: float) -> Estimates:
+        """Draws of what would be estimated of these keys, one after the other."""
+        asked = self.asked(users)
+        spread = self.moments.covariance(cut, mean, asked)
+        first, second = np.random.default_rng(SEED).standard_normal((2, DRAWS, cut.size))
+        frequency = cut + np.sqrt(spread.frequency) * first
+        slope = spread.crossed / np.sqrt(spread.frequency)
+        signed = cut * mean + slope * first + np.sqrt(np.maximum(spread.signed - slope**2, 0)) * second
+        size = frequency.size
+        return Estimates(
+            n_reports=int(users),
+            asked=np.full(size, max(1, round(asked))),
+            frequency=frequency.ravel(),
+            frequency_se=np.zeros(size),
+            signed=signed.ravel(),
+            signed_se=np.zeros(size),
+            covariance=np.zeros(size),
+            mean=np.zeros(size),
+            mean_se=np.zeros(size),
+        )
+
+
+def candidates(
+    epsilon: float, crowd: Crowd, *, want: str, at: float | None, top: int = 50
+) -> list[Candidate]:
+    """Every mechanism at the padding length that suits what is wanted, best first."""
+    if want not in WANTED:
+        raise MechanismError(f'want must be one of {", ".join(WANTED)}, got "{want}"')
+    chosen = []
+    for name in (*DISTRIBUTIONS,) if want == "distribution" else (*PADDED, *UNPADDED, "ue-sw"):
+        tried = lengths(crowd.law) if name not in UNPADDED else [1]
+        made = [_build(name, epsilon, crowd.n_keys, l, want) for l in tried if l <= crowd.n_keys]
+        errors = [candidate.error(crowd, want, at, top) for candidate in made]
+        if np.all(np.isnan(errors)):
+            continue
+        place = int(np.nanargmin(errors))
+        chosen.append((errors[place], made[place]))
+    return [candidate for _, candidate in sorted(chosen, key=lambda pair: pair[0])]
+
+
+def _build(name: str, epsilon: float, n_keys: int, l: int, want: str) -> Candidate:
+    options: dict[str, Any] = {}
+    if name == "bucket":
+        options = {"cohorts": cohorts(n_keys, l), "rho": 1 if want == "frequency" else 0}
+    if name.startswith("ue-sw"):
+        options = {"bins": 8}
+    mechanism = build(name, epsilon, n_keys=n_keys, pairs_per_user=l, **options)
+    label = f"{name} rho=1" if options.get("rho") else name
+    return Candidate(name=label, epsilon=epsilon, mechanism=mechanism)
+
+
+def _shown(crowd: Crowd, at: float | None, top: int) -> tuple[Floats, Floats]:
+    """The frequencies that are asked about, with means spread evenly."""
+    count = 9 if at is not None else min(top, crowd.n_keys)
+    mean = np.linspace(-WIDEST_MEAN, WIDEST_MEAN, count) if count > 1 else np.zeros(1)
+    # Neither the top nor the bottom of the table has only high or only low means.
+    mean = mean[np.argsort(np.modf(np.arange(count) * 0.6180339887)[0], kind="stable")]
+    if at is not None:
+        return np.full(count, at), mean
+    return crowd.at_ranks(np.arange(1.0, count + 1)), mean

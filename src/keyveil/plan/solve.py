@@ -1,0 +1,182 @@
+"""Plans: two of users, epsilon and error are given, the third is found; with all three, both are compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from keyveil.errors import PlanError
+from keyveil.plan.crowd import Crowd
+from keyveil.plan.predict import Prediction, candidates
+
+MOST_USERS, LARGEST_EPSILON, SMALLEST_EPSILON = 10**10, 12.0, 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The choice, what else there is, and what was found or compared, in words."""
+
+    want: str
+    error: float
+    wanted_error: float | None
+    choice: Prediction
+    candidates: tuple[Prediction, ...]
+    words: tuple[str, ...]
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the wanted error is reached; true where none was wanted."""
+        return self.wanted_error is None or self.error <= self.wanted_error * (1 + 1e-9)
+
+    def to_fields(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "want": self.want,
+            "error": self.error,
+            "wanted_error": self.wanted_error,
+            "met": self.is_met,
+            "choice": self.choice.to_fields(),
+            "candidates": [candidate.to_fields() for candidate in self.candidates],
+            "words": list(self.words),
+        }
+
+
+def make_plan(
+    crowd: Crowd,
+    *,
+    epsilon: float | None,
+    users: int | None,
+    error: float | None = None,
+    want: str = "frequency",
+    at: float | None = None,
+    top: int = 50,
+) -> Plan:
+    """The plan for a crowd (whose own number of users counts only where `users` is given).
+
+    >>> from keyveil.estimate.sizes import SizeLaw
+    >>> crowd = Crowd(users=1, n_keys=100, law=SizeLaw.exactly(1))
+    >>> plan = make_plan(crowd, epsilon=1.0, users=None, error=0.002)
+    >>> plan.choice.mechanism, 900_000 < plan.choice.users < 1_100_000
+    ('bucket rho=1', True)
+    """
+    if users is None and epsilon is None:
+        raise PlanError("give at least users or epsilon; of users, epsilon and error one may be left out")
+    if (users is None or epsilon is None) and error is None:
+        missing = "users" if users is None else "epsilon"
+        raise PlanError(f"to solve for {missing}, say which error is wanted")
+    if error is not None and not 0 < error < 1:
+        raise PlanError(f"the wanted error must lie between 0 and 1, got {error:g}")
+    if at is not None and not 0 < at <= 1:
+        raise PlanError(f"a frequency lies between 0 and 1, got {at:g}")
+    words: list[str] = []
+    if users is None:
+        assert epsilon is not None
+        assert error is not None
+        users = _solve_users(crowd, epsilon, error, want, at, top)
+        words.append(f"{users:,} users are enough for an error of {error:g} at epsilon {epsilon:g}")
+    crowd = replace(crowd, users=users)
+    if epsilon is None:
+        assert error is not None
+        epsilon = _solve_epsilon(crowd, error, want, at, top)
+        words.append(f"epsilon {epsilon:.3g} is enough for an error of {error:g} with {users:,} users")
+    ranked = candidates(epsilon, crowd, want=want, at=at, top=top)
+    predictions = tuple(candidate.predict(crowd, at, top) for candidate in ranked)
+    reached = ranked[0].error(crowd, want, at, top)
+    if error is not None and not words:
+        words.append(_compared(reached, error, crowd, epsilon, want, at, top))
+    if crowd.skew and at is None:
+        words.append(_without_skew(crowd, epsilon, want, top))
+    words.append(guess_in_words(epsilon))
+    return Plan(
+        want=want,
+        error=reached,
+        wanted_error=error,
+        choice=predictions[0],
+        candidates=predictions,
+        words=tuple(words),
+    )
+
+
+def guess_in_words(epsilon: float) -> str:
+    """What an observer of one report gains.
+
+    >>> guess_in_words(1.0)
+    'an observer who guesses between two records is right 50 % of the time, with the report at most 73 %'
+    """
+    right = 1 / (1 + math.exp(-epsilon))
+    return (
+        "an observer who guesses between two records is right 50 % of the time, "
+        f"with the report at most {100 * right:.0f} %"
+    )
+
+
+def _without_skew(crowd: Crowd, epsilon: float, want: str, top: int) -> str:
+    """What the guess about popularity changes."""
+    even = replace(crowd, skew=0.0)
+    first = candidates(epsilon, even, want=want, at=None, top=top)[0]
+    error = first.error(even, want, None, top)
+    return f"if all keys were equally popular it would be {first.name} with an error of {error:.3g}"
+
+
+def _error_at(crowd: Crowd, epsilon: float, want: str, at: float | None, top: int) -> Callable[[int], float]:
+    """The best candidate's error for any number of users; candidates are built once."""
+    ranked = candidates(epsilon, crowd, want=want, at=at, top=top)
+    return lambda users: min(each.error(replace(crowd, users=users), want, at, top) for each in ranked)
+
+
+def _solve_users(crowd: Crowd, epsilon: float, error: float, want: str, at: float | None, top: int) -> int:
+    error_with = _error_at(replace(crowd, users=100_000), epsilon, want, at, top)
+    if error_with(MOST_USERS) > error:
+        floor = error_with(MOST_USERS)
+        raise PlanError(
+            f"no number of users reaches an error of {error:g} at epsilon {epsilon:g}: {floor:.2g} is left "
+            f"even with {MOST_USERS:,}; ask for {floor:.2g} or more, or raise epsilon"
+        )
+    low, high = 1.0, float(MOST_USERS)
+    for _ in range(60):
+        middle = math.sqrt(low * high)
+        if error_with(max(1, round(middle))) > error:
+            low = middle
+        else:
+            high = middle
+    return max(1, math.ceil(high))
+
+
+def _solve_epsilon(crowd: Crowd, error: float, want: str, at: float | None, top: int) -> float:
+    def reached(epsilon: float) -> float:
+        return candidates(epsilon, crowd, want=want, at=at, top=top)[0].error(crowd, want, at, top)
+
+    if reached(LARGEST_EPSILON) > error:
+        floor = reached(LARGEST_EPSILON)
+        raise PlanError(
+            f"no epsilon up to {LARGEST_EPSILON:g} reaches an error of {error:g} with {crowd.users:,} users: "
+            f"{floor:.2g} is left; it takes more users, or a wanted error of {floor:.2g} or more"
+        )
+    low, high = SMALLEST_EPSILON, LARGEST_EPSILON
+    if reached(low) <= error:
+        return low
+    for _ in range(14):
+        middle = math.sqrt(low * high)
+        if reached(middle) > error:
+            low = middle
+        else:
+            high = middle
+    return math.ceil(high * 1000) / 1000
+
+
+def _compared(
+    reached: float, error: float, crowd: Crowd, epsilon: float, want: str, at: float | None, top: int
+) -> str:
+    """Users, epsilon and error were all given: predicted against wanted, and what would do."""
+    told = f"predicted {reached:.3g}, wanted {error:g} with {crowd.users:,} users at epsilon {epsilon:g}"
+    if reached <= error:
+        return f"{told}: met"
+    ways = []
+    with suppress(PlanError):
+        ways.append(f"{_solve_users(crowd, epsilon, error, want, at, top):,} users")
+    with suppress(PlanError):
+        ways.append(f"epsilon {_solve_epsilon(crowd, error, want, at, top):.3g}")
+    return f"{told}: not met; it would take {' or '.join(ways) or 'more users and a larger epsilon'}"
