@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 PRIOR_MEAN_VARIANCE = 1 / 3
 TYPICAL_MEAN = 0.5
 # Where less than this part of the means' variance would be explained, frequencies come first.
-HOPELESS = 1 / 3
+HOPELESS = 0.42
 FREQUENCIES_FIRST, FREQUENCIES_ONLY = 0.8, 1.0
 WANTS = ("both", "frequency", "mean")
 # Hashes that a collector evaluates in seconds.
