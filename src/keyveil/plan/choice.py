@@ -34,7 +34,7 @@ FREQUENCIES_FIRST, FREQUENCIES_ONLY = 0.8, 1.0
 DEAR_LEVELS = 1.05
 WANTS = ("both", "frequency", "mean")
 # Hashes that a collector evaluates in seconds.
-MOST_HASHES = 1 << 31
+MOST_HASHES = 1 << 29
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ def cohorts(n_keys: int, l: int) -> int:
     Shared collisions weigh less against noise by l squared, so long records need fewer hashes.
 
     >>> cohorts(100, 1), cohorts(26_744, 1), cohorts(26_744, 100)
-    (65536, 32768, 1024)
+    (65536, 8192, 1024)
     """
     wanted = min(COHORTS // l**2, MOST_HASHES // (2 * n_keys))
     return int(max(1 << 10, 1 << max(0, wanted.bit_length() - 1)))
