@@ -164,7 +164,10 @@ class Auto:
             overlap = self._overlap(main, found)
             stages += [overlap, self._measure(overlap, found, law)]
         if self.holds_several:
-            stages.append(self._check(stages[-1], replace(found, choice=stages[-1].found.choice), (0,), 1.0))
+            # Whoever may be asked to check belongs to no other group.
+            last = replace(stages[-1], group=(stages[-1].group[0], 1 - CHECK))
+            check = self._check(last, replace(found, choice=last.found.choice), (0,), 1.0)
+            stages[-1:] = [last, check]
         return tuple(stages)
 
     def next(self, round: Round, tally: Tally) -> Round | Outcome:
@@ -206,8 +209,9 @@ class Auto:
         choice = self._choose(law, self.n_keys, Fraction(1))
         asked = choice.mechanism.expected_asked(self.users)
         share = choice.truncation.share(crowd.frequency)
-        noise = choice.mechanism.moments.covariance(share, 0.0, asked).of_mean(share, 0.0)
-        return bool(np.sum(crowd.counts / (noise + TYPICAL_SPREAD**2)) > 1 / ANCHORED**2)
+        noise = choice.mechanism.moments.covariance(share, 0.0, asked).signed
+        told = crowd.counts * share**2 / (noise + (TYPICAL_SPREAD * share) ** 2)
+        return bool(np.sum(told) > 1 / ANCHORED**2)
 
     def _values(self, campaign: str, number: int, found: _Found) -> Round:
         mechanism = EncodedOracle(
@@ -224,7 +228,7 @@ class Auto:
             a, b = float(oracle.a), float(oracle.b)
             _, plus, minus = share(a, b, tally.cells["support"], n)
             held = min(1.0, max(plus + minus, 0.05))
-            error = math.sqrt(2 * b * (1 - b) + 2 * b * b + (a - b) * held) / ((a - b) * math.sqrt(n))
+            error = math.sqrt((2 * b + (a - b) * held) / n) / (a - b)
             mean = min(1.0, max(-1.0, (plus - minus) / held))
             found = replace(found, anchor=Anchor(mean, error / held))
             if not self.holds_several:
@@ -357,9 +361,7 @@ class Auto:
             values = shrunk.frequency, shrunk.frequency_top, shrunk.mean
         else:
             values = self._of_both(found, seen)
-        notes = (
-            () if choice.truncation.is_idle else ("records are cut; raw frequencies are truncated shares",)
-        )
+        notes = () if choice.truncation.is_idle else (TRUNCATED,)
         steps = ("shrink",) if choice.truncation.is_idle else ("untruncate", "shrink")
         published = replace(
             raw, frequency=values[0], frequency_top=values[1], mean=values[2], steps=(*raw.steps, *steps)
