@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from keyveil.errors import ProtocolError
 from keyveil.estimate import Estimates, estimate
 from keyveil.estimate.shrink import NO_ANCHOR, TYPICAL_SPREAD, Anchor, Evidence, Shrunk, Total, shrink
-from keyveil.estimate.sizes import SizeLaw, Truncation, class_middles, size_classes
+from keyveil.estimate.sizes import SizeLaw, Truncation, class_ends, class_middles, size_classes
 from keyveil.mechanisms import (
     Bucket,
     EncodedOracle,
@@ -65,6 +65,8 @@ LIKELY, MOST_CANDIDATES = 0.002, 3000
 FEW_CLASSES = 9
 # Users of the value group, if each told the plain truth; and the error that is good enough without one.
 ANCHORS, ANCHORED = 200, 0.04
+# Sizes and skew are contradicted by factors this large, beyond this many standard errors.
+OTHER_SIZES, OTHER_SKEW, SURELY = 2, 3, 3
 TRUNCATED = "records are cut; raw frequencies are shares of users whose cut record holds the key"
 
 
@@ -80,6 +82,10 @@ class _Found:
     shrunk: Shrunk | None = None
     evidence: Evidence | None = None
     keys: tuple[int, ...] | None = None
+    notes: tuple[str, ...] = ()
+
+    def noting(self, *notes: str) -> _Found:
+        return replace(self, notes=(*self.notes, *notes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,12 +202,52 @@ class Auto:
         assert isinstance(round.mechanism, EncodedOracle)
         if tally.n_reports == 0:
             law = SizeLaw.exactly(self.pairs_per_user)
+            found = _Found(
+                law=law, notes=(f"nobody told a size; {self.pairs_per_user} pairs are taken for it",)
+            )
         else:
             law = SizeLaw.told(round.mechanism, tally)
-        found = _Found(law=law)
+            found = _Found(law=law).noting(*self._other_sizes(round.mechanism, law, tally.n_reports))
         if self._means_anchor_themselves(law):
             return self._main(round.campaign, 2, found, round.group[1])
         return self._values(round.campaign, 2, found)
+
+    def _other_sizes(self, mechanism: EncodedOracle, law: SizeLaw, reports: int) -> list[str]:
+        """What contradicts the declared number of pairs, that of nine users in ten."""
+        assert isinstance(mechanism.encoder, SizeClass)
+        largest, odds, declared = (
+            class_ends(mechanism.encoder.starts),
+            float(mechanism.loss),
+            self.pairs_per_user,
+        )
+        error = SURELY * (odds + 1) / (odds - 1) / math.sqrt(reports)
+        said = f"pairs_per_user is {declared}, but "
+        if law.shares[largest > declared / OTHER_SIZES].sum() < 0.1 and error < 0.1:
+            return [f"{said}nine users in ten hold at most half of that"]
+        if law.shares[largest >= OTHER_SIZES * declared].sum() > max(0.1, error):
+            return [f"{said}more than one user in ten holds about twice as many or more"]
+        return []
+
+    def _other_skew(self, raw: Estimates, cut: Truncation) -> list[str]:
+        """What contradicts the assumed skew: how frequent the key of a typical pair is.
+
+        That is sum f**2 / sum f. Squared estimates exceed squares by their variance; a twentieth of it
+        may be wrong.
+        """
+        crowd = Crowd(users=self.users, n_keys=self.n_keys, law=cut.law, skew=self.skew)
+        share = cut.share(crowd.frequency)
+        whole = max(float(crowd.counts @ share), 1e-12)
+        variance = np.where(np.isfinite(raw.frequency_se), raw.frequency_se, 0.0) ** 2
+        squares = float(np.sum(raw.frequency**2 - variance))
+        noise = 2 * np.sum(variance**2) + 4 * max(squares, 0.0) * variance.mean() + (variance.sum() / 20) ** 2
+        seen, error = max(squares, 0.0) / whole, SURELY * math.sqrt(float(noise)) / whole
+        assumed = float(crowd.counts @ share**2) / whole
+        if assumed / OTHER_SKEW <= seen + error and seen - error <= assumed * OTHER_SKEW:
+            return []
+        return [
+            f"with a skew of {self.skew:g} the key of a typical pair would have frequency {assumed:.2g}, "
+            f"found was {seen:.2g}"
+        ]
 
     def _means_anchor_themselves(self, law: SizeLaw) -> bool:
         """Whether the keys together will tell where means lie, so that no group need be spent on it."""
@@ -277,6 +323,7 @@ class Auto:
         count = min(max(count, 2 * self.top), MOST_CANDIDATES, self.n_keys)
         keys = tuple(sorted(np.argsort(-shrunk.in_top, kind="stable")[:count].tolist()))
         found = replace(found, discovered=seen, raw=raw, shrunk=shrunk, keys=keys)
+        found = found.noting(*self._other_skew(raw, cut))
         return self._overlap(round, found)
 
     def _overlap(self, round: Round, found: _Found) -> Round:
@@ -315,6 +362,8 @@ class Auto:
         raw = estimate(found.choice.mechanism, tally)
         cut = found.choice.truncation
         seen = Evidence.of(raw, cut)
+        if found.keys is None:
+            found = found.noting(*self._other_skew(raw, cut))
         found = replace(found, evidence=seen, raw=_merge(raw, found, self.n_keys))
         if cut.is_idle or not self.holds_several:
             return self._finish(round, found)
@@ -361,7 +410,7 @@ class Auto:
             values = shrunk.frequency, shrunk.frequency_top, shrunk.mean
         else:
             values = self._of_both(found, seen)
-        notes = () if choice.truncation.is_idle else (TRUNCATED,)
+        notes = found.notes if choice.truncation.is_idle else (*found.notes, TRUNCATED)
         steps = ("shrink",) if choice.truncation.is_idle else ("untruncate", "shrink")
         published = replace(
             raw, frequency=values[0], frequency_top=values[1], mean=values[2], steps=(*raw.steps, *steps)
@@ -422,7 +471,7 @@ def _strength(mechanism: Mechanism, tally: Tally, cut: Truncation, seen: Evidenc
     assert isinstance(encoder, PopularSize)
     a, b, n = float(mechanism.a), float(mechanism.b), tally.n_reports
     heard = share(a, b, tally.cells["support"], n)[1:]
-    kept = np.minimum(1.0, cut.l / np.maximum(np.array(class_middles(encoder.starts)), 1.0))
+    kept = np.minimum(1.0, cut.l / np.maximum(class_middles(encoder.starts), 1.0))
     kept[0] = 1.0
     whole = float(heard.sum())
     frequency = cut.frequency(np.maximum(seen.frequency[list(encoder.popular)], 0.0))
