@@ -172,14 +172,14 @@ def test_the_tally_counts_ticks_and_parts_add_up():
 
 @pytest.mark.statistical
 def test_fast_and_slow_tallies_follow_the_exact_law_and_another_epsilon_does_not():
-    four, rng, entropy = people(users=3, seed=9), insecure_generator(1), InsecureSeededEntropy(1)
+    few, rng, entropy = people(users=3, seed=9), insecure_generator(1), InsecureSeededEntropy(1)
     for m, other in zip(every_mechanism("2"), every_mechanism("1.8"), strict=True):
-        law = tally_law(m, list(four.records()))
-        fast = [tally_cell(draw_tally(m, four, rng)) for _ in range(6000)]
-        slow = [tally_cell(count(m, list(perturb_all(m, four, entropy)), question="q")) for _ in range(3000)]
+        law = tally_law(m, list(few.records()))
+        fast = [tally_cell(draw_tally(m, few, rng)) for _ in range(6000)]
+        slow = [tally_cell(count(m, list(perturb_all(m, few, entropy)), question="q")) for _ in range(3000)]
         assert chi_square_z(law, fast) < Z, f"{m}: fast tallies are off"
         assert chi_square_z(law, slow) < Z, f"{m}: slow tallies are off"
-        wrong = [tally_cell(draw_tally(other, four, rng)) for _ in range(20_000)]
+        wrong = [tally_cell(draw_tally(other, few, rng)) for _ in range(20_000)]
         assert chi_square_z(law, wrong) > Z, f"{m}: cannot tell epsilon 1.8 from 2"
 
 

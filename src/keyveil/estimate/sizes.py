@@ -82,12 +82,18 @@ class SizeLaw:
 
     @classmethod
     def told(cls, mechanism: EncodedOracle, tally: Tally) -> SizeLaw:
-        """From what a group told of its sizes in classes; projected, or smoothed where a wave told them."""
+        """From what a group told of its sizes in classes: projected, or the likeliest where a wave told them.
+
+        Classes are few and unlike each other, so nothing is smoothed: that would move the mean.
+        """
         encoder, oracle = mechanism.encoder, mechanism.oracle
         assert isinstance(encoder, SizeClass)
         if isinstance(oracle, Wave):
             outputs = tally.cells["outputs"].astype(float)[None, :]
-            shares = expectation_maximisation(oracle.response, outputs, np.zeros(1))[0]
+            likeliest = expectation_maximisation(
+                oracle.response, outputs, np.zeros(1), smooth=False, iterations=2000, tolerance=1e-6
+            )
+            shares = likeliest[0]
         else:
             heard = share(float(oracle.a), float(oracle.b), tally.cells["support"], tally.n_reports)
             shares = project(heard, 1.0)

@@ -61,6 +61,8 @@ MOST_VALUES = Fraction(5, 100)
 # From this padding length on two rounds beat one; fewer keys than this many tops are all candidates.
 LONG, FEW_TOPS = 5, 10
 LIKELY, MOST_CANDIDATES = 0.002, 3000
+# Of those who check, nobody is heard for more popular pairs than this many times the mean.
+MOST_POPULAR = 2.5
 # Above this many classes a wave tells sizes better than randomized response does.
 FEW_CLASSES = 9
 # Users of the value group, if each told the plain truth; and the error that is good enough without one.
@@ -378,7 +380,7 @@ class Auto:
         starts = (1, *sorted({l + 1, math.ceil(1.5 * l) + 1, math.ceil(2.5 * l) + 1, 5 * l + 1}))
         n_keys = self.n_keys if round.keys is None else len(round.keys)
         encoder = PopularSize(
-            n_keys=n_keys, popular=popular, most=max(1, math.ceil(1.5 * held)), starts=starts
+            n_keys=n_keys, popular=popular, most=max(1, math.ceil(MOST_POPULAR * held)), starts=starts
         )
         mechanism = EncodedOracle(
             encoder=encoder, oracle=Response.for_epsilon(self.epsilon, encoder.n_symbols)
