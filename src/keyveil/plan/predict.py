@@ -15,6 +15,7 @@ key's mean. There is no second set of formulas: noise is `Moments`, the cut is `
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -44,6 +45,8 @@ class Prediction:
     """The errors of one mechanism at one size; NaN where it does not estimate a thing."""
 
     mechanism: str
+    options: Mapping[str, Any]
+    """What the mechanism is built with besides its size."""
     epsilon: float
     pairs_per_user: int
     users: int
@@ -69,6 +72,16 @@ class Candidate:
     name: str
     epsilon: float
     mechanism: Mechanism
+    options: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """The name and what sets it apart.
+
+        >>> _build("bucket", 1.0, 10, 1, "frequency").label
+        'bucket rho=1'
+        """
+        return labelled(self.name, self.options)
 
     @property
     def moments(self) -> Moments:
@@ -140,6 +153,7 @@ class Candidate:
         """Everything at once."""
         return Prediction(
             mechanism=self.name,
+            options=self.options,
             epsilon=self.epsilon,
             pairs_per_user=self.mechanism.pairs_per_user,
             users=crowd.users,
@@ -200,8 +214,12 @@ def _build(name: str, epsilon: float, n_keys: int, l: int, want: str) -> Candida
     if name.startswith("ue-sw"):
         options = {"bins": 8}
     mechanism = build(name, epsilon, n_keys=n_keys, pairs_per_user=l, **options)
-    label = f"{name} rho=1" if options.get("rho") else name
-    return Candidate(name=label, epsilon=epsilon, mechanism=mechanism)
+    return Candidate(name=name, epsilon=epsilon, mechanism=mechanism, options=options)
+
+
+def labelled(name: str, options: Mapping[str, Any]) -> str:
+    """A mechanism's name, and its dial where it was turned."""
+    return f"{name} rho={options['rho']}" if options.get("rho") else name
 
 
 def _shown(crowd: Crowd, at: float | None, top: int) -> tuple[Floats, Floats]:
