@@ -137,8 +137,8 @@ def _solve_users(crowd: Crowd, epsilon: float, error: float, want: str, at: floa
     floor = error_with(MOST_USERS)
     if floor > error:
         raise PlanError(
-            f"no number of users reaches an error of {error:g} at epsilon {epsilon:g}: {floor:.2g} is left "
-            f"even with {MOST_USERS:,}; ask for {floor:.2g} or more, or raise epsilon"
+            f"no number of users reaches an error of {error:g} at epsilon {epsilon:g}: {_above(floor)} "
+            f"is left even with {MOST_USERS:,}; ask for {_above(floor)} or more, or raise epsilon"
         )
     while (fewer := _fewest(error_with, error, users)) < 0.999 * users:
         users, error_with = fewer, _error_at(replace(crowd, users=fewer), epsilon, want, at, top)
@@ -162,7 +162,7 @@ def _solve_epsilon(crowd: Crowd, error: float, want: str, at: float | None, top:
         floor = reached(LARGEST_EPSILON)
         raise PlanError(
             f"no epsilon up to {LARGEST_EPSILON:g} reaches an error of {error:g} with {crowd.users:,} users: "
-            f"{floor:.2g} is left; it takes more users, or a wanted error of {floor:.2g} or more"
+            f"{_above(floor)} is left; it takes more users, or a wanted error of {_above(floor)} or more"
         )
     low, high = SMALLEST_EPSILON, LARGEST_EPSILON
     if reached(low) <= error:
@@ -174,6 +174,16 @@ def _solve_epsilon(crowd: Crowd, error: float, want: str, at: float | None, top:
         else:
             high = middle
     return math.ceil(high * 1000) / 1000
+
+
+def _above(error: float) -> str:
+    """Two digits that promise no less than what can be kept.
+
+    >>> _above(0.001213), _above(0.5)
+    ('0.0013', '0.5')
+    """
+    unit = 10.0 ** (math.floor(math.log10(error)) - 1)
+    return f"{math.ceil(error / unit * (1 - 1e-12)) * unit:.2g}"
 
 
 def _compared(
