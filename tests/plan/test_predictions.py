@@ -161,12 +161,18 @@ def regret(rng, *, most_users=10**6):
     if len(close) == 1:
         return Regret(label, 1.0, 0.0)
     people = people_of(crowd, int(rng.integers(1 << 30)))
-    runs = min(100, max(3, math.ceil(300 / (keys if want == "frequency" else min(TOP, keys)))))
+    runs = max(2, math.ceil(100 / (keys if want == "frequency" else min(TOP, keys))))
+    runs = min(runs, 30, max(4, 3 * 10**6 // users))
     found = [simulate(c.mechanism, people, runs, rng)[want == "mean"] for c in close]
     best = min(range(len(found)), key=lambda place: found[place].rmse)
-    names = f"{close[0].name} against {close[best].name}"
-    error = math.hypot(found[0].error, found[best].error)
-    return Regret(f"{label}: {names}", found[0].rmse / found[best].rmse, error if best else 0.0)
+    first, other = found[0], found[best]
+    if first.rmse > 1.05 * other.rmse:
+        # The least of some noisy numbers is too small: fresh runs, and more of them.
+        first, other = (
+            simulate(close[c].mechanism, people, 8 * runs, rng)[want == "mean"] for c in (0, best)
+        )
+    error = math.hypot(first.error, other.error)
+    return Regret(f"{label}: {close[0].label} against {close[best].label}", first.rmse / other.rmse, error)
 
 
 def shares_of(regrets):
@@ -182,12 +188,14 @@ def test_what_is_recommended_is_best_or_nearly_so():
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(900)
-def test_two_hundred_recommendations():
-    rng = insecure_generator(22)
-    regrets = sorted((regret(rng) for _ in range(200)), key=lambda each: -each.ratio)
-    simulated = sum(each.ratio != 1 or each.error != 0 or "against" in each.setting for each in regrets)
-    print(f"\n{100 * shares_of(regrets):.1f} % within 10 % of the best; {simulated} needed a simulation")
-    for each in regrets[:10]:
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("part", range(4))
+def test_two_hundred_recommendations(part):
+    """In four parts of fifty."""
+    rng = insecure_generator(22, part)
+    regrets = sorted((regret(rng) for _ in range(50)), key=lambda each: -each.ratio)
+    simulated = sum(each.error > 0 for each in regrets)
+    print(f"\n{100 * shares_of(regrets):.0f} % within 10 % of the best; {simulated} of 50 were simulated")
+    for each in regrets[:4]:
         print(f"  {each.ratio:.3f} +- {each.error:.3f}  {each.setting}")
     assert shares_of(regrets) >= 0.95
