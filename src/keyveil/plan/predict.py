@@ -169,16 +169,19 @@ class Candidate:
 
     def _draw(self, cut: Floats, mean: Floats, users: float) -> Estimates:
         """Draws of what would be estimated of these keys, one after the other."""
-        asked = self.asked(users)
-        spread = self.moments.covariance(cut, mean, asked)
-        first, second = np.random.default_rng(SEED).standard_normal((2, DRAWS, cut.size))
+        rng = np.random.default_rng(SEED)
+        first, second = rng.standard_normal((2, DRAWS, cut.size))
+        # Where few are asked about a key, some keys meet nobody.
+        often = self.asked(users)
+        asked = rng.poisson(often, first.shape) if self.moments.drawn else np.full(first.shape, round(often))
+        spread = self.moments.covariance(cut, mean, np.maximum(asked, 1))
         frequency = cut + np.sqrt(spread.frequency) * first
         slope = spread.crossed / np.sqrt(spread.frequency)
         signed = cut * mean + slope * first + np.sqrt(np.maximum(spread.signed - slope**2, 0)) * second
         size = frequency.size
         return Estimates(
             n_reports=int(users),
-            asked=np.full(size, max(1, round(asked))),
+            asked=asked.ravel(),
             frequency=frequency.ravel(),
             frequency_se=np.zeros(size),
             signed=signed.ravel(),
