@@ -9,6 +9,7 @@
     |-- EntropyError         randomness that must not reach a device
     |-- ProtocolError        a round that does not follow from the one before
     |-- TallyError           tallies that do not belong together
+    |-- PlanError            a plan that cannot be made
     |-- PairsError           a data file that is not a table of user, key, value
     `-- ReportRejected       bytes that are no report of this campaign (carries a stable code)
 

@@ -93,19 +93,20 @@ def _parse_skew(text: str) -> float:
 
 def _print(made: Plan) -> None:
     from keyveil.cli.console import output, table
+    from keyveil.plan.predict import labelled
 
     columns = (
         "mechanism",
         "l",
         "frequency error",
-        "mean error",
+        "mean error" if made.want != "distribution" else "share error",
         "detectable",
         "top found",
         "bits a report",
     )
     rows = [
         (
-            each.mechanism,
+            labelled(each.mechanism, each.options),
             str(each.pairs_per_user),
             f"{each.frequency_rmse:.3g}",
             _or_dash(each.mean_rmse if made.want != "distribution" else each.share_rmse),

@@ -37,7 +37,7 @@ from keyveil.mechanisms import Moments
 
 Floats = NDArray[np.float64]
 
-STEP, LARGEST_GRID, ITERATIONS, BANDWIDTH = 0.35, 600, 150, 0.2
+STEP, FEWEST, LARGEST_GRID, ITERATIONS, BANDWIDTH = 0.35, 50, 600, 150, 0.2
 MOST_KEYS = 3000
 TYPICAL_SPREAD = 0.3
 # Where the likeliest members of the top are not even this likely, nothing sets the top apart.
@@ -101,10 +101,10 @@ class Evidence:
         return max(0.0, (1 - weight) * own + weight * other.value)
 
     def law(self, grid: Floats) -> Floats:
-        """The density of each key's frequency estimate at each frequency of the grid."""
+        """The log-density of each key's frequency estimate at each frequency of the grid."""
         share = self.truncation.share(grid)
         variance = self.moments.covariance(share, 0.0, self.asked[:, None]).frequency
-        return _normal(self.frequency[:, None], share, variance)
+        return _normal(self.frequency[:, None] - share, variance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -163,15 +163,14 @@ def shrink(
     if prior is None:
         mean = evidence.total(total) / evidence.frequency.size
         prior = Prior(grid=grid, weights=_tilt(_smooth(_mixing(law), grid), grid, mean))
-    law = law * prior.on(grid)
+    law = law + np.log(np.maximum(prior.on(grid), 1e-300))
     if earlier is not None:
-        law = law * earlier.law(grid)
+        law = law + earlier.law(grid)
     signs = _Signs(evidence, grid)
     centre, tau = _fit(signs, law, anchor)
     of_signs, means = signs.believe(centre, tau)
-    belief = law * of_signs
-    belief /= np.maximum(belief.sum(axis=1, keepdims=True), 1e-300)
-    held = belief[:, 1:] / np.maximum(belief[:, 1:].sum(axis=1, keepdims=True), 1e-300)
+    belief = _shares(law + of_signs)
+    held = _shares((law + of_signs)[:, 1:])
     threshold = prior.threshold(top, n_keys or evidence.frequency.size)
     weight = belief / (1 + (threshold / np.maximum(grid, 1e-12)) ** 4)
     frequency, in_top = belief @ grid, belief[:, grid >= threshold].sum(axis=1)
@@ -182,7 +181,7 @@ def shrink(
         frequency_top=(
             (weight @ grid) / np.maximum(weight.sum(axis=1), 1e-300) if concentrated else frequency
         ),
-        mean=np.where(held.sum(axis=1) > 0.5, (held * means[:, 1:]).sum(axis=1), centre),
+        mean=np.clip((held * means[:, 1:]).sum(axis=1), -1.0, 1.0),
         in_top=in_top,
         centre=centre,
         tau=tau,
@@ -194,29 +193,44 @@ def shrink(
 
 
 def _grid(evidence: Evidence) -> Floats:
-    """0 and steps of a fraction of the noise, longer ones where the grid would grow too large."""
+    """0 and steps of a fraction of the noise, longer ones where the grid would grow too large.
+
+    Among longer steps the estimates themselves are places too: little noise moves no key far.
+    """
     noise = float(np.sqrt(evidence.moments.frequency_noise / np.median(evidence.asked)))
     largest = max(float(evidence.frequency.max(initial=0.0)) + 2 * noise, 4 * noise)
     step, reach = (float(x) for x in evidence.truncation.frequency(np.array([STEP * noise, largest])))
     reach = min(1.0, reach)
-    count = int(reach / step) + 2
+    count = max(FEWEST, int(reach / step) + 2)
     if count <= LARGEST_GRID:
-        return np.linspace(0.0, max(reach, step), count)
+        return np.linspace(0.0, reach, count)
     even = np.arange(LARGEST_GRID // 2) * step
-    return np.concatenate([even, np.geomspace(even[-1] + step, reach, LARGEST_GRID // 2)])
+    own = np.sort(evidence.truncation.frequency(evidence.frequency))
+    own = own[(own > even[-1]) & (own < reach)]
+    own = own[:: 1 + own.size // LARGEST_GRID]
+    return np.unique(np.concatenate([even, np.geomspace(even[-1] + step, reach, LARGEST_GRID // 2), own]))
 
 
 def _widths(grid: Floats) -> Floats:
     return np.gradient(grid) if grid.size > 1 else np.ones(grid.size)
 
 
-def _normal(value: Floats, centre: Floats, variance: Floats) -> Floats:
-    density: Floats = np.exp(-((value - centre) ** 2) / (2 * variance)) / np.sqrt(variance)
+def _normal(off: Floats, variance: Floats) -> Floats:
+    """The log-density, but for a constant, of an estimate that is `off` its mean."""
+    density: Floats = -(off**2) / (2 * variance) - np.log(variance) / 2
     return density
+
+
+def _shares(law: Floats) -> Floats:
+    """Log-weights as shares of each row's sum."""
+    weights = np.exp(law - law.max(axis=1, keepdims=True))
+    shares: Floats = weights / weights.sum(axis=1, keepdims=True)
+    return shares
 
 
 def _mixing(law: Floats) -> Floats:
     """The mixing weights that make all estimates together likeliest."""
+    law = np.exp(law - law.max(axis=1, keepdims=True))
     prior = np.full(law.shape[1], 1.0 / law.shape[1])
     for _ in range(ITERATIONS):
         prior = prior * (law / np.maximum(law @ prior, 1e-300)[:, None]).mean(axis=0)
@@ -284,19 +298,19 @@ class _Signs:
         return left, spread.signed - slope * spread.crossed
 
     def believe(self, centre: float, tau: float) -> tuple[Floats, Floats]:
-        """Densities of the signed share and posterior means of m, keys by grid."""
+        """Log-densities of the signed share and posterior means of m, keys by grid."""
         if not np.isfinite(self.evidence.moments.signed_noise):
             shape = self.evidence.frequency.size, self.grid.size
-            return np.ones(shape), np.full(shape, centre)
+            return np.zeros(shape), np.full(shape, centre)
         left, noise = self._parts(centre)
         total = noise + (self.share * tau) ** 2
-        law = _normal(left, np.zeros(1), total)
+        law = _normal(left, total)
         if tau == 0:
             return law, np.full(law.shape, centre)
         middle = centre + self.share * tau**2 / total * left
         spread = tau * np.sqrt(noise / total)
         inside, mean = _within_range(middle, spread)
-        return law * inside / _within_range(np.full(1, centre), np.full(1, tau))[0], mean
+        return law + np.log(inside / _within_range(np.full(1, centre), np.full(1, tau))[0]), mean
 
 
 def _within_range(middle: Floats, spread: Floats) -> tuple[Floats, Floats]:
@@ -316,15 +330,15 @@ def _reached(z: Floats) -> Floats:
     return reached
 
 
-def _fit(signs: _Signs, belief: Floats, anchor: Anchor) -> tuple[float, float]:
+def _fit(signs: _Signs, law: Floats, anchor: Anchor) -> tuple[float, float]:
     """The centre and spread of means that the keys and the value group together find likeliest."""
     keys = np.argsort(-signs.evidence.frequency)[:MOST_KEYS]
-    few, weights = signs.only(keys), belief[keys]
-    weights = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-300)
+    few, known = signs.only(keys), law[keys]
 
     def likelihood(centre: float, tau: float) -> float:
-        law, _ = few.believe(centre, tau)
-        fit = np.log(np.maximum((weights * law).sum(axis=1), 1e-300)).sum()
+        joint = known + few.believe(centre, tau)[0]
+        best = joint.max(axis=1, keepdims=True)
+        fit = (best[:, 0] + np.log(np.exp(joint - best).sum(axis=1))).sum()
         return float(fit - ((centre - anchor.mean) / anchor.error) ** 2 / 2 - (tau / TYPICAL_SPREAD) ** 2 / 2)
 
     centre, tau, reach = float(np.clip(anchor.mean, -1, 1)), SPREADS[4], min(2 * anchor.error, 1.0)

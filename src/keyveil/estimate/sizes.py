@@ -44,10 +44,19 @@ def size_classes(largest: int) -> tuple[int, ...]:
     return tuple(start for start in starts if start <= largest)
 
 
-def class_middles(starts: tuple[int, ...]) -> list[float]:
+def class_ends(starts: tuple[int, ...]) -> Floats:
+    """The largest size of each class; the last is taken to reach half as far again.
+
+    >>> class_ends((0, 1, 2, 4)).tolist()
+    [0.0, 1.0, 3.0, 6.0]
+    """
+    return np.array([*(start - 1.0 for start in starts[1:]), float(int(starts[-1] * 1.5))])
+
+
+def class_middles(starts: tuple[int, ...]) -> Floats:
     """The size that stands for each class: the geometric middle."""
-    ends = [*starts[1:], int(starts[-1] * 1.5) + 1]
-    return [math.sqrt(start * (end - 1)) for start, end in zip(starts, ends, strict=True)]
+    middles: Floats = np.sqrt(np.array(starts) * class_ends(starts))
+    return middles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -73,17 +82,23 @@ class SizeLaw:
 
     @classmethod
     def told(cls, mechanism: EncodedOracle, tally: Tally) -> SizeLaw:
-        """From what a group told of its sizes in classes; projected, or smoothed where a wave told them."""
+        """From what a group told of its sizes in classes: projected, or the likeliest where a wave told them.
+
+        Classes are few and unlike each other, so nothing is smoothed: that would move the mean.
+        """
         encoder, oracle = mechanism.encoder, mechanism.oracle
         assert isinstance(encoder, SizeClass)
         if isinstance(oracle, Wave):
             outputs = tally.cells["outputs"].astype(float)[None, :]
-            shares = expectation_maximisation(oracle.response, outputs, np.zeros(1))[0]
+            likeliest = expectation_maximisation(
+                oracle.response, outputs, np.zeros(1), smooth=False, iterations=2000, tolerance=1e-6
+            )
+            shares = likeliest[0]
         else:
             heard = share(float(oracle.a), float(oracle.b), tally.cells["support"], tally.n_reports)
             shares = project(heard, 1.0)
         # Twice what as many binary answers about the mean would leave unknown; an order of magnitude.
-        sizes = np.array(class_middles(encoder.starts))
+        sizes = class_middles(encoder.starts)
         spread = float(np.sqrt(shares @ (sizes - shares @ sizes) ** 2))
         odds = float(oracle.loss)
         error = 2 * (spread + 0.1) * (odds + 1) / (odds - 1) / math.sqrt(tally.n_reports)

@@ -97,7 +97,7 @@ class SizeClass:
     starts: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if self.starts[:1] != (0,) or list(self.starts) != sorted(set(self.starts)) or len(self.starts) < 2:
+        if not _ascend(self.starts, 0) or len(self.starts) < 2:
             raise MechanismError(f"classes of sizes must begin at 0 and ascend, got {self.starts}")
 
     @property
@@ -164,8 +164,10 @@ class PopularSize:
     starts: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        if self.most < 1 or not self.popular or self.starts[:1] != (1,):
-            raise MechanismError("popular keys, `most` of at least 1 and classes that begin at 1 are needed")
+        if self.most < 1 or not self.popular or not _ascend(self.starts, 1):
+            raise MechanismError(
+                "popular keys, `most` of at least 1 and classes that begin at 1 and ascend are needed"
+            )
 
     @property
     def n_symbols(self) -> int:
@@ -187,6 +189,11 @@ class PopularSize:
             return {0: Fraction(1)}
         spoken = Fraction(-(-(held << word_bits) // self.most), 1 << word_bits)
         return {0: 1 - spoken, bisect.bisect_right(self.starts, len(record.pairs)): spoken}
+
+
+def _ascend(starts: tuple[int, ...], first: int) -> bool:
+    """Whether classes begin where they must, each after the one before."""
+    return starts[:1] == (first,) and list(starts) == sorted(set(starts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

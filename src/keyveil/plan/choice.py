@@ -90,7 +90,8 @@ def promise(mechanism: KeyValueMechanism, truncation: Truncation, at: Floats, re
     slope = (truncation.frequency(cut + step) - truncation.frequency(cut - step)) / (2 * step)
     spread = mechanism.moments.covariance(cut, TYPICAL_MEAN, mechanism.expected_asked(reports))
     left = truncation.left_out(at)
-    told = 1 / spread.of_mean(cut, TYPICAL_MEAN) if np.all(np.isfinite(spread.signed)) else np.zeros(1)
+    # Of keys that nobody holds nothing is told, and of no key's mean where signs are tied.
+    told = cut**2 / spread.of_mean(1.0, TYPICAL_MEAN)
     of_mean = 1 / (1 / PRIOR_MEAN_VARIANCE + told)
     return Choice(
         mechanism=mechanism,

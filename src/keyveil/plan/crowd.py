@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -36,8 +37,8 @@ class Crowd:
             raise DomainError(
                 f"a plan needs at least one user and one key, got {self.users} and {self.n_keys}"
             )
-        if self.skew < 0:
-            raise DomainError(f"skew must not be negative, got {self.skew:g}")
+        if not 0 <= self.skew < math.inf:
+            raise DomainError(f"skew must be a number from 0 on, got {self.skew:g}")
 
     @cached_property
     def ranks(self) -> Floats:

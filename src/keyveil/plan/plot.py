@@ -25,7 +25,7 @@ def write_curves(plan: Plan, crowd: Crowd, path: Path, *, at: float | None = Non
     ranked = candidates(plan.choice.epsilon, crowd, want=plan.want, at=at, top=top)
     for colour, candidate in zip(COLOURS, ranked, strict=False):
         errors = [candidate.error(replace(crowd, users=int(n)), plan.want, at, top) for n in users]
-        label = f"{candidate.name}, l = {candidate.mechanism.pairs_per_user}"
+        label = f"{candidate.label}, l = {candidate.mechanism.pairs_per_user}"
         axes.plot(users, errors, color=colour, label=label)
     axes.plot([crowd.users], [plan.error], marker="o", color="black")
     if plan.wanted_error is not None:

@@ -15,6 +15,7 @@ key's mean. There is no second set of formulas: noise is `Moments`, the cut is `
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -44,6 +45,8 @@ class Prediction:
     """The errors of one mechanism at one size; NaN where it does not estimate a thing."""
 
     mechanism: str
+    options: Mapping[str, Any]
+    """What the mechanism is built with besides its size."""
     epsilon: float
     pairs_per_user: int
     users: int
@@ -69,6 +72,16 @@ class Candidate:
     name: str
     epsilon: float
     mechanism: Mechanism
+    options: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """The name and what sets it apart.
+
+        >>> _build("bucket", 1.0, 10, 1, "frequency").label
+        'bucket rho=1'
+        """
+        return labelled(self.name, self.options)
 
     @property
     def moments(self) -> Moments:
@@ -140,6 +153,7 @@ class Candidate:
         """Everything at once."""
         return Prediction(
             mechanism=self.name,
+            options=self.options,
             epsilon=self.epsilon,
             pairs_per_user=self.mechanism.pairs_per_user,
             users=crowd.users,
@@ -155,16 +169,19 @@ class Candidate:
 
     def _draw(self, cut: Floats, mean: Floats, users: float) -> Estimates:
         """Draws of what would be estimated of these keys, one after the other."""
-        asked = self.asked(users)
-        spread = self.moments.covariance(cut, mean, asked)
-        first, second = np.random.default_rng(SEED).standard_normal((2, DRAWS, cut.size))
+        rng = np.random.default_rng(SEED)
+        first, second = rng.standard_normal((2, DRAWS, cut.size))
+        # Where few are asked about a key, some keys meet nobody.
+        often = self.asked(users)
+        asked = rng.poisson(often, first.shape) if self.moments.drawn else np.full(first.shape, round(often))
+        spread = self.moments.covariance(cut, mean, np.maximum(asked, 1))
         frequency = cut + np.sqrt(spread.frequency) * first
         slope = spread.crossed / np.sqrt(spread.frequency)
         signed = cut * mean + slope * first + np.sqrt(np.maximum(spread.signed - slope**2, 0)) * second
         size = frequency.size
         return Estimates(
             n_reports=int(users),
-            asked=np.full(size, max(1, round(asked))),
+            asked=asked.ravel(),
             frequency=frequency.ravel(),
             frequency_se=np.zeros(size),
             signed=signed.ravel(),
@@ -200,8 +217,12 @@ def _build(name: str, epsilon: float, n_keys: int, l: int, want: str) -> Candida
     if name.startswith("ue-sw"):
         options = {"bins": 8}
     mechanism = build(name, epsilon, n_keys=n_keys, pairs_per_user=l, **options)
-    label = f"{name} rho=1" if options.get("rho") else name
-    return Candidate(name=label, epsilon=epsilon, mechanism=mechanism)
+    return Candidate(name=name, epsilon=epsilon, mechanism=mechanism, options=options)
+
+
+def labelled(name: str, options: Mapping[str, Any]) -> str:
+    """A mechanism's name, and its dial where it was turned."""
+    return f"{name} rho={options['rho']}" if options.get("rho") else name
 
 
 def _shown(crowd: Crowd, at: float | None, top: int) -> tuple[Floats, Floats]:

@@ -59,8 +59,8 @@ def make_plan(
     >>> from keyveil.estimate.sizes import SizeLaw
     >>> crowd = Crowd(users=1, n_keys=100, law=SizeLaw.exactly(1))
     >>> plan = make_plan(crowd, epsilon=1.0, users=None, error=0.002)
-    >>> plan.choice.mechanism, 900_000 < plan.choice.users < 1_100_000
-    ('bucket rho=1', True)
+    >>> plan.choice.mechanism, plan.choice.options["rho"], 900_000 < plan.choice.users < 1_100_000
+    ('bucket', 1, True)
     """
     if users is None and epsilon is None:
         raise PlanError("give at least users or epsilon; of users, epsilon and error one may be left out")
@@ -81,7 +81,7 @@ def make_plan(
     if epsilon is None:
         assert error is not None
         epsilon = _solve_epsilon(crowd, error, want, at, top)
-        words.append(f"epsilon {epsilon:.3g} is enough for an error of {error:g} with {users:,} users")
+        words.append(f"epsilon {epsilon:g} is enough for an error of {error:g} with {users:,} users")
     ranked = candidates(epsilon, crowd, want=want, at=at, top=top)
     predictions = tuple(candidate.predict(crowd, at, top) for candidate in ranked)
     reached = ranked[0].error(crowd, want, at, top)
@@ -118,31 +118,40 @@ def _without_skew(crowd: Crowd, epsilon: float, want: str, top: int) -> str:
     even = replace(crowd, skew=0.0)
     first = candidates(epsilon, even, want=want, at=None, top=top)[0]
     error = first.error(even, want, None, top)
-    return f"if all keys were equally popular it would be {first.name} with an error of {error:.3g}"
+    return f"if all keys were equally popular it would be {first.label} with an error of {error:.3g}"
 
 
 def _error_at(crowd: Crowd, epsilon: float, want: str, at: float | None, top: int) -> Callable[[int], float]:
-    """The best candidate's error for any number of users; candidates are built once."""
+    """For any number of users the error of those candidates that suit the crowd's own number best."""
     ranked = candidates(epsilon, crowd, want=want, at=at, top=top)
     return lambda users: min(each.error(replace(crowd, users=users), want, at, top) for each in ranked)
 
 
 def _solve_users(crowd: Crowd, epsilon: float, error: float, want: str, at: float | None, top: int) -> int:
-    error_with = _error_at(replace(crowd, users=100_000), epsilon, want, at, top)
-    if error_with(MOST_USERS) > error:
-        floor = error_with(MOST_USERS)
+    """The fewest users who reach the error.
+
+    Padding lengths that suit many users do not suit few. What suits a number that is enough leads to
+    a smaller one, until nothing suits better: then no smaller number is enough.
+    """
+    users, error_with = MOST_USERS, _error_at(replace(crowd, users=MOST_USERS), epsilon, want, at, top)
+    floor = error_with(MOST_USERS)
+    if floor > error:
         raise PlanError(
-            f"no number of users reaches an error of {error:g} at epsilon {epsilon:g}: {floor:.2g} is left "
-            f"even with {MOST_USERS:,}; ask for {floor:.2g} or more, or raise epsilon"
+            f"no number of users reaches an error of {error:g} at epsilon {epsilon:g}: {_above(floor)} "
+            f"is left even with {MOST_USERS:,}; ask for {_above(floor)} or more, or raise epsilon"
         )
-    low, high = 1.0, float(MOST_USERS)
-    for _ in range(60):
-        middle = math.sqrt(low * high)
-        if error_with(max(1, round(middle))) > error:
-            low = middle
-        else:
-            high = middle
-    return max(1, math.ceil(high))
+    while (fewer := _fewest(error_with, error, users)) < 0.999 * users:
+        users, error_with = fewer, _error_at(replace(crowd, users=fewer), epsilon, want, at, top)
+    return fewer
+
+
+def _fewest(error_with: Callable[[int], float], error: float, enough: int) -> int:
+    """The least number of users, to three digits, whose error is small enough; at most `enough`."""
+    low, high = 0, enough
+    while high - low > max(1, high // 1000):
+        middle = max(low + 1, round(math.sqrt(max(low, 1) * high)))
+        low, high = (middle, high) if error_with(middle) > error else (low, middle)
+    return high
 
 
 def _solve_epsilon(crowd: Crowd, error: float, want: str, at: float | None, top: int) -> float:
@@ -153,7 +162,7 @@ def _solve_epsilon(crowd: Crowd, error: float, want: str, at: float | None, top:
         floor = reached(LARGEST_EPSILON)
         raise PlanError(
             f"no epsilon up to {LARGEST_EPSILON:g} reaches an error of {error:g} with {crowd.users:,} users: "
-            f"{floor:.2g} is left; it takes more users, or a wanted error of {floor:.2g} or more"
+            f"{_above(floor)} is left; it takes more users, or a wanted error of {_above(floor)} or more"
         )
     low, high = SMALLEST_EPSILON, LARGEST_EPSILON
     if reached(low) <= error:
@@ -167,6 +176,16 @@ def _solve_epsilon(crowd: Crowd, error: float, want: str, at: float | None, top:
     return math.ceil(high * 1000) / 1000
 
 
+def _above(error: float) -> str:
+    """Two digits that promise no less than what can be kept.
+
+    >>> _above(0.001213), _above(0.5)
+    ('0.0013', '0.5')
+    """
+    unit = 10.0 ** (math.floor(math.log10(error)) - 1)
+    return f"{math.ceil(error / unit * (1 - 1e-12)) * unit:.2g}"
+
+
 def _compared(
     reached: float, error: float, crowd: Crowd, epsilon: float, want: str, at: float | None, top: int
 ) -> str:
@@ -178,5 +197,5 @@ def _compared(
     with suppress(PlanError):
         ways.append(f"{_solve_users(crowd, epsilon, error, want, at, top):,} users")
     with suppress(PlanError):
-        ways.append(f"epsilon {_solve_epsilon(crowd, error, want, at, top):.3g}")
+        ways.append(f"epsilon {_solve_epsilon(crowd, error, want, at, top):g}")
     return f"{told}: not met; it would take {' or '.join(ways) or 'more users and a larger epsilon'}"

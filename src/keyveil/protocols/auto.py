@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from keyveil.errors import ProtocolError
 from keyveil.estimate import Estimates, estimate
 from keyveil.estimate.shrink import NO_ANCHOR, TYPICAL_SPREAD, Anchor, Evidence, Shrunk, Total, shrink
-from keyveil.estimate.sizes import SizeLaw, Truncation, class_middles, size_classes
+from keyveil.estimate.sizes import SizeLaw, Truncation, class_ends, class_middles, size_classes
 from keyveil.mechanisms import (
     Bucket,
     EncodedOracle,
@@ -61,10 +61,14 @@ MOST_VALUES = Fraction(5, 100)
 # From this padding length on two rounds beat one; fewer keys than this many tops are all candidates.
 LONG, FEW_TOPS = 5, 10
 LIKELY, MOST_CANDIDATES = 0.002, 3000
+# Of those who check, nobody is heard for more popular pairs than this many times the mean.
+MOST_POPULAR = 2.5
 # Above this many classes a wave tells sizes better than randomized response does.
 FEW_CLASSES = 9
 # Users of the value group, if each told the plain truth; and the error that is good enough without one.
 ANCHORS, ANCHORED = 200, 0.04
+# Sizes and skew are contradicted by factors this large, beyond this many standard errors.
+OTHER_SIZES, OTHER_SKEW, SURELY = 2, 3, 3
 TRUNCATED = "records are cut; raw frequencies are shares of users whose cut record holds the key"
 
 
@@ -80,6 +84,10 @@ class _Found:
     shrunk: Shrunk | None = None
     evidence: Evidence | None = None
     keys: tuple[int, ...] | None = None
+    notes: tuple[str, ...] = ()
+
+    def noting(self, *notes: str) -> _Found:
+        return replace(self, notes=(*self.notes, *notes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +172,10 @@ class Auto:
             overlap = self._overlap(main, found)
             stages += [overlap, self._measure(overlap, found, law)]
         if self.holds_several:
-            stages.append(self._check(stages[-1], replace(found, choice=stages[-1].found.choice), (0,), 1.0))
+            # Whoever may be asked to check belongs to no other group.
+            last = replace(stages[-1], group=(stages[-1].group[0], 1 - CHECK))
+            check = self._check(last, replace(found, choice=last.found.choice), (0,), 1.0)
+            stages[-1:] = [last, check]
         return tuple(stages)
 
     def next(self, round: Round, tally: Tally) -> Round | Outcome:
@@ -193,12 +204,52 @@ class Auto:
         assert isinstance(round.mechanism, EncodedOracle)
         if tally.n_reports == 0:
             law = SizeLaw.exactly(self.pairs_per_user)
+            found = _Found(
+                law=law, notes=(f"nobody told a size; {self.pairs_per_user} pairs are taken for it",)
+            )
         else:
             law = SizeLaw.told(round.mechanism, tally)
-        found = _Found(law=law)
+            found = _Found(law=law).noting(*self._other_sizes(round.mechanism, law, tally.n_reports))
         if self._means_anchor_themselves(law):
             return self._main(round.campaign, 2, found, round.group[1])
         return self._values(round.campaign, 2, found)
+
+    def _other_sizes(self, mechanism: EncodedOracle, law: SizeLaw, reports: int) -> list[str]:
+        """What contradicts the declared number of pairs, that of nine users in ten."""
+        assert isinstance(mechanism.encoder, SizeClass)
+        largest, odds, declared = (
+            class_ends(mechanism.encoder.starts),
+            float(mechanism.loss),
+            self.pairs_per_user,
+        )
+        error = SURELY * (odds + 1) / (odds - 1) / math.sqrt(reports)
+        said = f"pairs_per_user is {declared}, but "
+        if law.shares[largest > declared / OTHER_SIZES].sum() < 0.1 and error < 0.1:
+            return [f"{said}nine users in ten hold at most half of that"]
+        if law.shares[largest >= OTHER_SIZES * declared].sum() > max(0.1, error):
+            return [f"{said}more than one user in ten holds about twice as many or more"]
+        return []
+
+    def _other_skew(self, raw: Estimates, cut: Truncation) -> list[str]:
+        """What contradicts the assumed skew: how frequent the key of a typical pair is.
+
+        That is sum f**2 / sum f. Squared estimates exceed squares by their variance; a twentieth of it
+        may be wrong.
+        """
+        crowd = Crowd(users=self.users, n_keys=self.n_keys, law=cut.law, skew=self.skew)
+        share = cut.share(crowd.frequency)
+        whole = max(float(crowd.counts @ share), 1e-12)
+        variance = np.where(np.isfinite(raw.frequency_se), raw.frequency_se, 0.0) ** 2
+        squares = float(np.sum(raw.frequency**2 - variance))
+        noise = 2 * np.sum(variance**2) + 4 * max(squares, 0.0) * variance.mean() + (variance.sum() / 20) ** 2
+        seen, error = max(squares, 0.0) / whole, SURELY * math.sqrt(float(noise)) / whole
+        assumed = float(crowd.counts @ share**2) / whole
+        if assumed / OTHER_SKEW <= seen + error and seen - error <= assumed * OTHER_SKEW:
+            return []
+        return [
+            f"with a skew of {self.skew:g} the key of a typical pair would have frequency {assumed:.2g}, "
+            f"found was {seen:.2g}"
+        ]
 
     def _means_anchor_themselves(self, law: SizeLaw) -> bool:
         """Whether the keys together will tell where means lie, so that no group need be spent on it."""
@@ -206,8 +257,9 @@ class Auto:
         choice = self._choose(law, self.n_keys, Fraction(1))
         asked = choice.mechanism.expected_asked(self.users)
         share = choice.truncation.share(crowd.frequency)
-        noise = choice.mechanism.moments.covariance(share, 0.0, asked).of_mean(share, 0.0)
-        return bool(np.sum(crowd.counts / (noise + TYPICAL_SPREAD**2)) > 1 / ANCHORED**2)
+        noise = choice.mechanism.moments.covariance(share, 0.0, asked).signed
+        told = crowd.counts * share**2 / (noise + (TYPICAL_SPREAD * share) ** 2)
+        return bool(np.sum(told) > 1 / ANCHORED**2)
 
     def _values(self, campaign: str, number: int, found: _Found) -> Round:
         mechanism = EncodedOracle(
@@ -224,7 +276,7 @@ class Auto:
             a, b = float(oracle.a), float(oracle.b)
             _, plus, minus = share(a, b, tally.cells["support"], n)
             held = min(1.0, max(plus + minus, 0.05))
-            error = math.sqrt(2 * b * (1 - b) + 2 * b * b + (a - b) * held) / ((a - b) * math.sqrt(n))
+            error = math.sqrt((2 * b + (a - b) * held) / n) / (a - b)
             mean = min(1.0, max(-1.0, (plus - minus) / held))
             found = replace(found, anchor=Anchor(mean, error / held))
             if not self.holds_several:
@@ -274,6 +326,7 @@ class Auto:
         count = min(max(count, 2 * self.top), MOST_CANDIDATES, self.n_keys)
         keys = tuple(sorted(np.argsort(-shrunk.in_top, kind="stable")[:count].tolist()))
         found = replace(found, discovered=seen, raw=raw, shrunk=shrunk, keys=keys)
+        found = found.noting(*self._other_skew(raw, cut))
         return self._overlap(round, found)
 
     def _overlap(self, round: Round, found: _Found) -> Round:
@@ -312,6 +365,8 @@ class Auto:
         raw = estimate(found.choice.mechanism, tally)
         cut = found.choice.truncation
         seen = Evidence.of(raw, cut)
+        if found.keys is None:
+            found = found.noting(*self._other_skew(raw, cut))
         found = replace(found, evidence=seen, raw=_merge(raw, found, self.n_keys))
         if cut.is_idle or not self.holds_several:
             return self._finish(round, found)
@@ -326,7 +381,7 @@ class Auto:
         starts = (1, *sorted({l + 1, math.ceil(1.5 * l) + 1, math.ceil(2.5 * l) + 1, 5 * l + 1}))
         n_keys = self.n_keys if round.keys is None else len(round.keys)
         encoder = PopularSize(
-            n_keys=n_keys, popular=popular, most=max(1, math.ceil(1.5 * held)), starts=starts
+            n_keys=n_keys, popular=popular, most=max(1, math.ceil(MOST_POPULAR * held)), starts=starts
         )
         mechanism = EncodedOracle(
             encoder=encoder, oracle=Response.for_epsilon(self.epsilon, encoder.n_symbols)
@@ -358,9 +413,7 @@ class Auto:
             values = shrunk.frequency, shrunk.frequency_top, shrunk.mean
         else:
             values = self._of_both(found, seen)
-        notes = (
-            () if choice.truncation.is_idle else ("records are cut; raw frequencies are truncated shares",)
-        )
+        notes = found.notes if choice.truncation.is_idle else (*found.notes, TRUNCATED)
         steps = ("shrink",) if choice.truncation.is_idle else ("untruncate", "shrink")
         published = replace(
             raw, frequency=values[0], frequency_top=values[1], mean=values[2], steps=(*raw.steps, *steps)
@@ -421,7 +474,7 @@ def _strength(mechanism: Mechanism, tally: Tally, cut: Truncation, seen: Evidenc
     assert isinstance(encoder, PopularSize)
     a, b, n = float(mechanism.a), float(mechanism.b), tally.n_reports
     heard = share(a, b, tally.cells["support"], n)[1:]
-    kept = np.minimum(1.0, cut.l / np.maximum(np.array(class_middles(encoder.starts)), 1.0))
+    kept = np.minimum(1.0, cut.l / np.maximum(class_middles(encoder.starts), 1.0))
     kept[0] = 1.0
     whole = float(heard.sum())
     frequency = cut.frequency(np.maximum(seen.frequency[list(encoder.popular)], 0.0))

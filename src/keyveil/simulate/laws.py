@@ -133,7 +133,7 @@ def _(mechanism: BroadcastIndex, population: Population, rng: np.random.Generato
 @draw_counts.register
 def _(mechanism: Bucket, population: Population, rng: np.random.Generator) -> Cells:
     m, n = mechanism, population.n_users
-    told = []
+    told = [np.zeros(0, dtype=np.int64)]
     block = max(1, _BALLS // m.pairs_per_user)
     for start in range(0, n, block):
         users = np.arange(start, min(n, start + block))

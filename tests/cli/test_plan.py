@@ -1,0 +1,147 @@
+"""`keyveil plan` as people and scripts meet it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+KEYVEIL = Path(sys.executable).with_name("keyveil")
+FIELDS = {
+    "mechanism", "epsilon", "pairs_per_user", "users", "frequency_rmse", "mean_rmse",
+    "detectable_frequency", "bits_per_report",
+}  # fmt: skip
+
+
+def plan(*arguments):
+    return subprocess.run([KEYVEIL, "plan", *map(str, arguments)], capture_output=True, text=True)
+
+
+def facts(*arguments):
+    shown = plan(*arguments, "--json")
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stderr == ""
+    return json.loads(shown.stdout)
+
+
+def test_the_table_lists_every_candidate_and_says_what_an_observer_learns():
+    shown = plan("--users", 100_000, "--keys", 100, "--epsilon", 1)
+    assert shown.returncode == 0
+    for name in ("bucket rho=1", "pckv-ue", "pckv-grr", "ks-ue", "kvue", "privkv", "ue-sw"):
+        assert name in shown.stdout
+    assert "best for frequency first" in shown.stdout
+    assert "if all keys were equally popular" in shown.stdout
+    assert "at most 73 %" in shown.stdout
+
+
+@pytest.mark.parametrize("want", ["frequency", "mean", "distribution"])
+def test_json_keeps_the_contract_with_the_best_first(want):
+    made = facts("--users", 50_000, "--keys", 80, "--epsilon", 2, "--pairs-per-user", 3, "--want", want)
+    assert set(made["choice"]) >= FIELDS
+    assert all(set(each) >= FIELDS for each in made["candidates"])
+    assert made["candidates"][0] == made["choice"]
+    wanted = {"frequency": "frequency_rmse", "mean": "mean_rmse", "distribution": "share_rmse"}[want]
+    errors = [each[wanted] for each in made["candidates"]]
+    assert errors == sorted(errors)
+    assert made["error"] == made["choice"][wanted]
+    assert made["choice"]["users"] == 50_000
+    assert made["choice"]["epsilon"] == 2
+    assert made["met"] is True
+
+
+def test_whichever_is_left_out_is_solved_for():
+    common = ("--keys", 100, "--pairs-per-user", 4)
+    told = facts(*common, "--users", 300_000, "--epsilon", 1)
+    error = told["choice"]["frequency_rmse"]
+    users = facts(*common, "--epsilon", 1, "--error", error)
+    assert users["choice"]["users"] == pytest.approx(300_000, rel=0.005)
+    assert "users are enough" in users["words"][0]
+    epsilon = facts(*common, "--users", 300_000, "--error", error)
+    assert epsilon["choice"]["epsilon"] == pytest.approx(1, rel=0.005)
+    assert epsilon["met"] is True
+
+
+def test_three_wishes_are_compared_and_a_miss_is_no_failure():
+    made = facts("--keys", 100, "--users", 10_000, "--epsilon", 1, "--error", 0.002)
+    assert made["met"] is False
+    assert made["wanted_error"] == 0.002
+    assert "not met; it would take" in made["words"][0]
+    assert facts("--keys", 100, "--users", 10**7, "--epsilon", 1, "--error", 0.002)["met"] is True
+
+
+def test_an_error_at_one_frequency_is_another_question():
+    rare, frequent = (
+        facts("--users", 50_000, "--keys", 50, "--epsilon", 3, "--at-frequency", at, "--want", "mean")
+        for at in (0.01, 0.3)
+    )
+    assert rare["error"] > 2 * frequent["error"]
+
+
+def test_distributions_show_the_error_of_a_share():
+    shown = plan("--users", 50_000, "--keys", 20, "--epsilon", 2, "--want", "distribution")
+    assert "share error" in shown.stdout
+    assert "mean error" not in shown.stdout
+
+
+def test_the_plot_is_written_and_repeats_itself(tmp_path):
+    first, second = tmp_path / "new" / "one.svg", tmp_path / "two.svg"
+    for path in (first, second):
+        shown = plan("--users", 5000, "--keys", 20, "--epsilon", 1, "--error", 0.05, "--plot", path, "--json")
+        assert shown.returncode == 0
+        assert json.loads(shown.stdout)["choice"]["users"] == 5000
+        assert "wrote" in shown.stderr
+    drawn = first.read_text()
+    assert drawn == second.read_text()
+    assert "<svg" in drawn
+    assert "bucket rho=1, l = 1" in drawn
+    assert "wanted" in drawn
+
+
+BAD = {
+    "nothing given": (("--keys", 5), "give at least users or epsilon"),
+    "no error": (("--keys", 5, "--users", 100), "to solve for epsilon, say which error is wanted"),
+    "too small an error": (
+        ("--keys", 100, "--epsilon", 1, "--error", 1e-9),
+        "no number of users reaches an error of 1e-09",
+    ),
+    "too few users": (
+        ("--keys", 100, "--users", 100, "--error", 2e-5),
+        "it takes more users, or a wanted error",
+    ),
+    "error of one": (("--keys", 5, "--users", 10, "--epsilon", 1, "--error", 1), "between 0 and 1, got 1"),
+    "frequency of two": (
+        ("--keys", 5, "--users", 10, "--epsilon", 1, "--at-frequency", 2),
+        "a frequency lies between 0 and 1, got 2",
+    ),
+    "epsilon text": (("--keys", 5, "--users", 10, "--epsilon", "x"), "--epsilon must be a positive number"),
+    "skew kind": (
+        ("--keys", 5, "--users", 10, "--epsilon", 1, "--skew", "pareto:1"),
+        'must read "zipf:NUMBER"',
+    ),
+    "skew text": (("--keys", 5, "--users", 10, "--epsilon", 1, "--skew", "zipf:much"), "got 'zipf:much'"),
+    "skew bare": (("--keys", 5, "--users", 10, "--epsilon", 1, "--skew", "1.0"), "got '1.0'"),
+    "skew negative": (("--keys", 5, "--users", 10, "--epsilon", 1, "--skew", "zipf:-1"), "from 0 on, got -1"),
+    "skew nan": (("--keys", 5, "--users", 10, "--epsilon", 1, "--skew", "zipf:nan"), "from 0 on, got nan"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_cannot_be_planned_gets_one_sentence_and_exit_2(case):
+    arguments, message = BAD[case]
+    shown = plan(*arguments)
+    assert shown.returncode == 2
+    assert message in shown.stderr
+    assert shown.stderr.count("\n") == 1
+    assert shown.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "option", [("--users", 0), ("--keys", 0), ("--pairs-per-user", 0), ("--want", "all")]
+)
+def test_sizes_that_are_none_are_refused(option):
+    given = {"--users": 10, "--keys": 5, "--epsilon": 1} | dict([option])
+    shown = plan(*(part for pair in given.items() for part in pair))
+    assert shown.returncode == 2
+    assert option[0] in shown.stderr
+    assert "Traceback" not in shown.stderr
