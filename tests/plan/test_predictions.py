@@ -94,7 +94,7 @@ def misses(crowd, epsilon, runs, *, names=None, seed=1):
             if names is not None and candidate.name not in names:
                 continue
             frequency, mean = simulate(candidate.mechanism, people, runs, insecure_generator(seed, 2))
-            label = f"{candidate.name}, l = {candidate.mechanism.pairs_per_user}, epsilon {epsilon}"
+            label = f"{candidate.label}, l = {candidate.mechanism.pairs_per_user}, epsilon {epsilon}"
             assert frequency.error < 0.03, f"{label}: simulate more"
             ratios[f"{label}, frequency"] = candidate.frequency_rmse(crowd, None) / frequency.rmse
             if not np.isnan(candidate.mean_rmse(crowd, None, TOP)):
