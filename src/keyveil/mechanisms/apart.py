@@ -133,10 +133,10 @@ class Apart(Calibration, AsksEverybody):
 
     def perturb(self, record: Record, words: Sequence[int]) -> tuple[int, ...]:
         """The oracle's answer and a sign."""
-        slot, rounding, word, *rest = words
+        slot, rounding, word = words[:3]
         sampled = sample_pair(record, self.pairs_per_user, slot, self.word_bits)
         symbol, level = (self.n_keys, HALF_LEVEL) if sampled is None else sampled
-        return self._join(self.oracle.perturb(symbol, rest), self.sign.draw(level, rounding, word))
+        return self._join(self.oracle.perturb(symbol, words[3:]), self.sign.draw(level, rounding, word))
 
     def _join(self, key: Answer, sign: int) -> tuple[int, ...]:
         return (key, int(sign > 0)) if isinstance(self.oracle, Response) else (*key, int(sign > 0))

@@ -24,7 +24,8 @@ dummy's bucket comes from a word, so its g chances differ by one word in 2**64; 
 move T by that much and no further. A record of s > l pairs keeps l of them: its keys count l/s each.
 
 The hash is public and must not be the device's choice: who may choose it can hit many targets at
-once. The first word decides the cohort; a collector derives it from the report's public number.
+once. The first word decides the cohort, and it is the public word of the report's id
+(`report.public_word`); a collector refuses a report of another cohort.
 With R cohorts, users of one cohort share collisions, which adds
 
     sum(share(x)**2 for the other symbols x) / ((g - 1) R)
@@ -274,6 +275,11 @@ class Bucket(Calibration):
         """Cohort and bucket as one number."""
         return Symbol(self.cohorts * self.buckets)
 
+    @property
+    def public_word(self) -> int | None:
+        """The cohort's."""
+        return 0
+
     def perturb(self, record: Record, words: Sequence[int]) -> int:
         """Cohort * buckets + bucket."""
         l, bits = self.pairs_per_user, self.word_bits
@@ -304,6 +310,10 @@ class Bucket(Calibration):
         return bucket
 
     # --- the collector's side ---
+
+    def follows(self, answer: int, word: int) -> bool:
+        """The cohort is the one that the word gives."""
+        return answer // self.buckets == pick(word, self.cohorts, self.word_bits)
 
     @property
     def a(self) -> Fraction:

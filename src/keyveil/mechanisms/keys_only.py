@@ -262,6 +262,15 @@ class EncodedOracle(Calibration, AsksEverybody):
         """The oracle's."""
         return self.oracle.layout
 
+    @property
+    def public_word(self) -> int | None:
+        """The one of a hash, behind the encoder's."""
+        return 1 if isinstance(self.oracle, Hashed) else None
+
+    def follows(self, answer: Answer, word: int) -> bool:
+        """The hash is the one that the word gives."""
+        return self.oracle.follows(answer, word) if isinstance(self.oracle, Hashed) else True
+
     def perturb(self, record: Record, words: Sequence[int]) -> Answer:
         """The oracle's answer about the record's symbol."""
         return self.oracle.perturb(self.encoder.draw(record, words[0], self.word_bits), words[1:])
