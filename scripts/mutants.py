@@ -77,8 +77,8 @@ FAULTS = (
     Fault(
         "a reused random word",
         "mechanisms/unary.py",
-        "round_to_sign(level, words[1], bits)",
-        "round_to_sign(level, words[0], bits)",
+        "round_to_sign(sampled.level, words[1], bits)",
+        "round_to_sign(sampled.level, words[0], bits)",
     ),
     Fault(
         "the sampling term left out of the variance, as in the papers",

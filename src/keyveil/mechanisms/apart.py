@@ -135,8 +135,10 @@ class Apart(Calibration, AsksEverybody):
         """The oracle's answer and a sign."""
         slot, rounding, word = words[:3]
         sampled = sample_pair(record, self.pairs_per_user, slot, self.word_bits)
-        symbol, level = (self.n_keys, HALF_LEVEL) if sampled is None else sampled
-        return self._join(self.oracle.perturb(symbol, words[3:]), self.sign.draw(level, rounding, word))
+        symbol = sampled.code if sampled.code >= 0 else self.n_keys
+        return self._join(
+            self.oracle.perturb(symbol, words[3:]), self.sign.draw(sampled.level, rounding, word)
+        )
 
     def _join(self, key: Answer, sign: int) -> Answer:
         return 2 * key + (sign > 0) if isinstance(self.oracle, Response) else (*key, int(sign > 0))

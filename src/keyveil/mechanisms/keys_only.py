@@ -60,7 +60,7 @@ class OwnKey:
     def draw(self, record: Record, word: int, word_bits: int) -> int:
         """A held key's code, or n_keys."""
         sampled = sample_pair(record, 1, word, word_bits)
-        return self.n_keys if sampled is None else sampled.code
+        return sampled.code if sampled.code >= 0 else self.n_keys
 
     def law(self, record: Record, word_bits: int) -> Mapping[int, Fraction]:
         """1/s for each of s held keys."""

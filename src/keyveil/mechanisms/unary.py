@@ -98,15 +98,15 @@ class SignedUnary(PaddedSampling):
         c, d, bits = self.channel, self.n_keys, self.channel.word_bits
         everywhere = (1 << d) - 1
         sampled = sample_pair(record, self.pairs_per_user, words[0], bits)
-        code, level, held = (0, 0, 0) if sampled is None else (*sampled, 1)
         sliced = planes(words[2:], bits)
         not_plus, silent = at_least(sliced, c.fake), at_least(sliced, 2 * c.fake)
         not_right, own_silent = at_least(sliced, c.keep), at_least(sliced, c.keep + c.flip)
         plus, minus = not_plus ^ everywhere, not_plus & (silent ^ everywhere)
         own = not_right ^ everywhere, not_right & (own_silent ^ everywhere)
-        is_minus = round_to_sign(level, words[1], bits) < 0
-        # The bit behind the last key makes every step as long as any other, whatever the code.
-        here = held << code | 1 << d
+        is_minus = round_to_sign(sampled.level, words[1], bits) < 0
+        # The sampled key's bit, none for a dummy's code of -1. The bit that goes before it, behind the last
+        # key, makes every step as long as any other.
+        here = (2 << d | 1) << sampled.code + 1 >> 1
         plus ^= (plus ^ own[is_minus]) & here
         minus ^= (minus ^ own[not is_minus]) & here
         return join_trits(plus & everywhere, minus & everywhere, d)
