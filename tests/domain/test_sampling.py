@@ -5,7 +5,16 @@ from fractions import Fraction
 
 import pytest
 
-from keyveil.domain import DUMMY, Record, pick, round_to_sign, rounding_law, sample_pair, sampling_law, words_for
+from keyveil.domain import (
+    DUMMY,
+    Record,
+    pick,
+    round_to_sign,
+    rounding_law,
+    sample_pair,
+    sampling_law,
+    words_for,
+)
 
 BITS = 8
 
