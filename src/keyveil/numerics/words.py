@@ -23,7 +23,7 @@ from keyveil.numerics.probability import WORD_BITS
 
 _WORD_BYTES = WORD_BITS // 8
 # Up to so many words, shifting all bits at once is faster than cutting their bytes.
-_FEW = 400
+_FEW = 200
 
 
 class Words(Sequence[int]):
