@@ -1,4 +1,4 @@
-"""The JavaScript device runs its own tests, on the same vectors; without Node they are skipped, under CI they fail."""
+"""The JavaScript device on the same vectors; without Node the test is skipped, under CI it fails."""
 
 import os
 import shutil
