@@ -2,7 +2,7 @@
 
 Two classes, nothing held and l pairs held, are timed in random order, randomness and encoding included.
 Two verdicts: Welch's t over all runs stays below 4.5, the usual threshold; and, once the slowest tenth
-(interrupts of a busy machine) is left out, as dudect does, the means differ by less than a few hundredths.
+(interrupts of a busy machine) is left out, as dudect does, the means differ by less than `LARGEST_GAP`.
 The second is the sharper one. It would see a step that one class takes and the other does not; what it
 still sees in CPython, 5 to 40 ns, moves with the place of objects in memory and with which small integers
 are in use. Records are made anew for every block of runs, so that no place in memory is a class's.
@@ -23,6 +23,8 @@ from keyveil.mechanisms import build, make_report
 from keyveil.numerics import system_entropy
 
 LIMIT, CUT, BLOCKS = 4.5, 0.9, 20
+# Of the time of a report: a search through five pairs takes 0.025, what is left of chance 0.005.
+LARGEST_GAP = 0.015
 METHODS = ("pckv-ue", "pckv-grr", "kvue", "bucket")
 HELD = (7, 31, 58, 76, 95)
 CLASSES = {}, dict.fromkeys(HELD, 1.0)
@@ -83,7 +85,7 @@ def device(name):
 def test_a_full_record_takes_no_longer_than_an_empty_one(name):
     t, gap = measure(device(name), 2_000)
     assert abs(t) < LIMIT
-    assert abs(gap) < 0.03
+    assert abs(gap) < LARGEST_GAP
 
 
 @pytest.mark.nightly
@@ -93,7 +95,7 @@ def test_a_full_record_takes_no_longer_than_an_empty_one_in_many_runs(name):
     t, gap = measure(device(name), 100_000)
     print(f"{name}: t = {t:.2f}, cropped means differ by {100 * gap:.2f} %")
     assert abs(t) < LIMIT
-    assert abs(gap) < 0.015
+    assert abs(gap) < LARGEST_GAP
 
 
 def test_a_search_through_the_pairs_would_be_seen():
@@ -104,4 +106,4 @@ def test_a_search_through_the_pairs_would_be_seen():
         next((pair.level for pair in record.pairs if pair.code == 99), None)
 
     _, gap = measure(leaky, 2_000)
-    assert gap > 0.03
+    assert gap > LARGEST_GAP
