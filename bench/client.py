@@ -129,8 +129,11 @@ def main() -> None:
         cells.append(cell)
         shown = (cell.get(name, "") for name in ("loop_over_slices", "node_us", "python_target_us"))
         print("{:10} {:6} {:10.1f} {:>12} {:>9} {:>10}".format(method, n_keys, python, *shown), flush=True)
-    machine = {"python": platform.python_version(), "cores": os.cpu_count(), "pairs_per_user": PAIRS}
-    RESULTS.write_text(json.dumps({"machine": machine, "cells": cells}, indent=1) + "\n")
+    busy = round(os.getloadavg()[0], 1)
+    machine = {"python": platform.python_version(), "cores": os.cpu_count(), "load": busy}
+    RESULTS.write_text(
+        json.dumps({"machine": machine, "pairs_per_user": PAIRS, "cells": cells}, indent=1) + "\n"
+    )
 
 
 if __name__ == "__main__":
