@@ -13,9 +13,9 @@ from typing import Protocol
 from keyveil.campaign import Campaign
 from keyveil.domain import Record
 from keyveil.errors import EntropyError
-from keyveil.mechanisms import Mechanism
+from keyveil.mechanisms import Mechanism, make_report
 from keyveil.numerics import Entropy, InsecureSeededEntropy, system_entropy
-from keyveil.report import REPORT_ID_BYTES, Envelope
+from keyveil.report import REPORT_ID_BYTES
 
 
 class OpenRound(Protocol):
@@ -59,10 +59,11 @@ class Reporter:
             mechanism = self._mechanism or self._campaign.build()
         else:
             mechanism, record = round.mechanism, round.narrow(record)
-        answer = mechanism.perturb(record, self._entropy(mechanism.n_words))
-        return Envelope(
-            campaign=self._campaign.tag,
+        return make_report(
+            mechanism,
+            record,
+            self._entropy(mechanism.n_words),
+            tag=self._campaign.tag,
             round=1 if round is None else round.number,
             report_id=os.urandom(REPORT_ID_BYTES),
-            payload=mechanism.layout.encode(answer),
-        ).to_bytes()
+        )

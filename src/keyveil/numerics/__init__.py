@@ -3,16 +3,20 @@
 from keyveil.numerics.entropy import Entropy, InsecureSeededEntropy, system_entropy
 from keyveil.numerics.intervals import CONFIDENCE, two_sided_z
 from keyveil.numerics.probability import WORD_BITS, ceil_div, epsilon_above, exp_below, parse_epsilon
+from keyveil.numerics.words import Words, at_least, planes
 
 __all__ = [
     "CONFIDENCE",
     "WORD_BITS",
     "Entropy",
     "InsecureSeededEntropy",
+    "Words",
+    "at_least",
     "ceil_div",
     "epsilon_above",
     "exp_below",
     "parse_epsilon",
+    "planes",
     "system_entropy",
     "two_sided_z",
 ]
