@@ -64,16 +64,18 @@ class Account:
 
     def __init__(self, connection: sqlite3.Connection, clock: Clock) -> None:
         self.connection = connection
-        facts = dict(connection.execute("select name, value from fact"))
-        if not {"secret", "clock", "consent", "seal"} <= set(facts):
-            raise sqlite3.DatabaseError("parts of it are missing")
-        self.secret: bytes = facts["secret"]
-        self._spent = {
-            campaign: (Fraction(epsilon), int(answers))
-            for campaign, epsilon, answers in connection.execute("select * from spent order by campaign")
-        }
-        self._clock, self._consent = float(facts["clock"]), str(facts["consent"])
-        if not hmac.compare_digest(facts["seal"], self._own_seal()):
+        try:
+            facts = dict(connection.execute("select name, value from fact"))
+            self.secret = bytes(facts["secret"])
+            self._clock, self._consent = float(facts["clock"]), str(facts["consent"])
+            self._spent = {
+                str(campaign): (Fraction(epsilon), int(answers))
+                for campaign, epsilon, answers in connection.execute("select * from spent")
+            }
+            is_sealed = hmac.compare_digest(facts["seal"], self._own_seal())
+        except (KeyError, ValueError, TypeError, ArithmeticError):
+            raise sqlite3.DatabaseError("parts of it make no sense") from None
+        if not is_sealed:
             raise sqlite3.DatabaseError("what was spent does not match its seal")
         self.wall = clock()
         self.now = self._clock = max(self._clock, self.wall)
