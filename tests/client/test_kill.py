@@ -21,8 +21,8 @@ sys.path.insert(0, sys.argv[3])
 from devices import make_campaign
 from keyveil.client import Caps, Limits, Reporter
 
-device = Reporter(make_campaign(), ledger=sys.argv[1], collector=sys.argv[2], caps=Caps(campaign=1e9, lifetime=1e9),
-                  limits=Limits(batch_reports=3))
+caps, limits = Caps(campaign=1e9, lifetime=1e9), Limits(batch_reports=3)
+device = Reporter(make_campaign(), ledger=sys.argv[1], collector=sys.argv[2], caps=caps, limits=limits)
 assert device.enable()
 print("up", flush=True)
 for step in itertools.count():
@@ -79,7 +79,7 @@ def test_no_kill_makes_the_ledger_forget(tmp_path, collector, times):
     kill_again_and_again(path, collector, times, seed=times)
     repeats = Counter(collector.received)
     print(
-        f"\n{times} kills: {len(repeats)} reports sent, {sum(repeats.values()) - len(repeats)} of them again, "
+        f"\n{times} kills: {len(repeats)} reports sent, {repeats.total() - len(repeats)} of them again, "
         f"epsilon spent {Reporter(make_campaign(), ledger=path).status().epsilon_campaign:.0f}"
     )
     assert len(repeats) > times

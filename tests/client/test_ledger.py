@@ -336,10 +336,14 @@ def test_forks_share_neither_noise_nor_connections(path):
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 10**400, -1e308, 1e-320])
 def test_odd_numbers_are_settled_by_rule(path, value):
     reporter = Reporter(make_campaign(), ledger=path)
-    assert len(reporter.report({"app-1": value, "unknown": value})) == len(Reporter(make_campaign()).report({}))
+    assert len(reporter.report({"app-1": value, "unknown": value})) == len(
+        Reporter(make_campaign()).report({})
+    )
 
 
-@pytest.mark.parametrize("held", [{"app-1": "4711"}, {4711: 1.0}, {"app-1": None}, ["app-1", 4711], None, 4711])
+@pytest.mark.parametrize(
+    "held", [{"app-1": "4711"}, {4711: 1.0}, {"app-1": None}, ["app-1", 4711], None, 4711]
+)
 def test_what_is_no_record_is_refused_without_being_quoted(path, held):
     reporter = Reporter(make_campaign(), ledger=path)
     with pytest.raises(RecordError, match="record must be") as refusal:

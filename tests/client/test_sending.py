@@ -355,8 +355,8 @@ def test_the_guess_is_the_posterior_of_the_kernel():
     mechanism, record = campaign.build(), campaign.domain.encode({"a": 1.0})
     answer = mechanism.layout.encode(mechanism.perturb(record, [0] * mechanism.n_words))
     told = tell(
-        Story(campaign=campaign, mechanism=mechanism, held={"a": 1.0}, record=record, narrow=None, sent=answer,
-              spent=1.0, cap=4.0, spent_in_all=1.0, worst_case=16.0)
+        Story(campaign=campaign, mechanism=mechanism, held={"a": 1.0}, record=record, narrow=None,
+              sent=answer, spent=1.0, cap=4.0, spent_in_all=1.0, worst_case=16.0)
     )  # fmt: skip
     lift = float(mechanism.channel.own(1)[1] / mechanism.channel.other()[1])
     assert f"a is there may now think: from 50 % to {100 * lift / (1 + lift):.0f} %" in told

@@ -50,13 +50,13 @@ class Queue:
         self._sql = account.connection.execute
         self._sql("insert or ignore into route (campaign) values (?)", (campaign,))
 
-    def put(self, report: bytes) -> None:
-        """Add a report, unless it waits already."""
-        report_id = Envelope.from_bytes(report).report_id
-        self._sql(
-            "insert or ignore into outbox (campaign, report_id, report) values (?, ?, ?)",
-            (self._campaign, report_id, report),
-        )
+    def put(self, *reports: bytes) -> None:
+        """Add reports, but for those that wait already."""
+        for report in reports:
+            self._sql(
+                "insert or ignore into outbox (campaign, report_id, report) values (?, ?, ?)",
+                (self._campaign, Envelope.from_bytes(report).report_id, report),
+            )
         self._make_room()
 
     def batch(self) -> list[bytes]:

@@ -37,6 +37,7 @@ from keyveil.client.caps import Caps
 from keyveil.client.explain import Story, tell
 from keyveil.client.ledger import Account, Clock, Ledger, rounded_up
 from keyveil.client.memo import Memo
+from keyveil.client.noise import noised
 from keyveil.client.queue import Limits, Queue, Traffic
 from keyveil.client.receipt import Receipt, receipt_for
 from keyveil.domain import Record
@@ -50,7 +51,7 @@ from keyveil.errors import (
 )
 from keyveil.mechanisms import Mechanism
 from keyveil.numerics import Entropy, InsecureSeededEntropy, epsilon_above, system_entropy
-from keyveil.report import REPORT_ID_BYTES, Envelope
+from keyveil.report import Envelope
 
 
 class OpenRound(Protocol):
@@ -288,13 +289,7 @@ class Reporter:
         return record if round is None else round.narrow(record)
 
     def _noise(self, mechanism: Mechanism, record: Record, round: OpenRound | None) -> bytes:
-        answer = mechanism.perturb(record, self._entropy(mechanism.n_words))
-        return Envelope(
-            campaign=self._campaign.tag,
-            round=_number(round),
-            report_id=os.urandom(REPORT_ID_BYTES),
-            payload=mechanism.layout.encode(answer),
-        ).to_bytes()
+        return noised(self._campaign.tag, mechanism, record, round=_number(round), entropy=self._entropy)
 
     def _mechanism_of(self, round: OpenRound | None) -> Mechanism:
         return round.mechanism if round is not None else self._mechanism or self._campaign.build()

@@ -123,7 +123,7 @@ def fetch_campaign(url: str, *, timeout: float = 10.0, exchange: Exchange = exch
 
     The collector answers {"campaign": {fields}, ...}.
     """
-    wanted = urlsplit(checked(url)).path.rstrip("/").rpartition("/")[2]
+    _, wanted = split_address(url)
     answer = exchange(url, None, timeout)
     if answer.status != 200:
         raise TransportError(f"expected a campaign from {urlsplit(url).netloc}, got status {answer.status}")
@@ -136,6 +136,18 @@ def fetch_campaign(url: str, *, timeout: float = 10.0, exchange: Exchange = exch
             f"expected campaign {wanted[:12]}, got one whose hash is {campaign.id[:12]}; do not answer it"
         )
     return campaign
+
+
+def split_address(url: str) -> tuple[str, str]:
+    """A campaign's address as the collector's own and the campaign's id.
+
+    >>> split_address("https://example.org/v1/campaigns/0f3a")
+    ('https://example.org', '0f3a')
+    """
+    base, found, campaign = checked(url).rstrip("/").rpartition("/v1/campaigns/")
+    if not found or not campaign or "/" in campaign:
+        raise TransportError(f"expected https://HOST/v1/campaigns/ID, got {url[:80]!r}")
+    return base, campaign
 
 
 def seconds_asked(header: str | None) -> float | None:
