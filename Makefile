@@ -32,6 +32,7 @@ bench: $(VENV)/.dev            ## speed and theory against measurement; DATA=fol
 	$(BIN)/python bench/theory.py
 	$(BIN)/python bench/em_table.py
 	$(BIN)/python bench/distributions.py
+	$(BIN)/python bench/averaging.py
 	$(BIN)/python bench/speed.py $(if $(DATA),--data $(DATA))
 
 mutants: $(VENV)/.dev          ## plant faults one at a time; the tests must catch each

@@ -130,7 +130,7 @@ def test_a_clock_set_back_gives_nothing_back(path):
 
 def test_a_campaign_lasts_through_its_last_day(path):
     campaign = make_campaign(expires="1970-01-02")
-    assert Reporter(campaign, ledger=path, clock=lambda: 2 * 86_400 - 1.0).report(HELD)
+    assert Reporter(campaign, ledger=path, clock=lambda: 2 * 86_400 - 61.0).report(HELD)
     with pytest.raises(CampaignError, match="ended"):
         Reporter(campaign, ledger=path, clock=lambda: 2 * 86_400.0).report(HELD)
 
@@ -146,6 +146,14 @@ def test_the_record_is_not_in_the_file(path):
     level = reporter._campaign.domain.encode({"stigma-clinic": 41.375}).pairs[0].level
     assert str(level).encode() not in bytes_on_disk
     assert level.to_bytes(8, "big") not in bytes_on_disk
+
+
+def test_repeating_an_answer_writes_nothing(path):
+    reporter = Reporter(make_campaign(), ledger=path, clock=lambda: 1_700_000_000.0)
+    reporter.report(HELD)
+    before = path.stat().st_mtime_ns, path.read_bytes()
+    reporter.report(HELD)
+    assert (path.stat().st_mtime_ns, path.read_bytes()) == before
 
 
 def test_only_its_owner_reads_the_file(path):

@@ -16,7 +16,8 @@ so is one that is empty, because a new ledger only ever appears complete. Whoeve
 starts anew; that is the owner's right, and no server's.
 
 Time only moves forwards: the ledger keeps the latest time it has seen, also of calls that were
-refused. A clock set back brings no campaign back to life.
+refused, rounded up to a minute so that most calls write nothing. A clock set back brings no campaign
+back to life.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ Clock = Callable[[], float]
 # How long to wait for another process that holds the ledger. A host application must not hang.
 _PATIENCE = 2.0
 _FORMAT = 1
+_GRAIN = 60.0
 _SECRET_BYTES = 32
 UNASKED = "unasked"
 
@@ -72,14 +74,17 @@ class Account:
                 str(campaign): (Fraction(epsilon), int(answers))
                 for campaign, epsilon, answers in connection.execute("select * from spent")
             }
-            is_sealed = hmac.compare_digest(facts["seal"], self._own_seal())
+            self._sealed = bytes(facts["seal"])
         except (KeyError, ValueError, TypeError, ArithmeticError):
             raise sqlite3.DatabaseError("parts of it make no sense") from None
-        if not is_sealed:
+        if not hmac.compare_digest(self._sealed, self._own_seal()):
             raise sqlite3.DatabaseError("what was spent does not match its seal")
         self.wall = clock()
-        self.now = self._clock = max(self._clock, self.wall)
-        self._write("clock", self._clock)
+        if self.wall > self._clock:
+            self._clock = math.ceil(self.wall / _GRAIN) * _GRAIN
+            self._write("clock", self._clock)
+        self.now = self._clock
+        self.seal()
 
     @property
     def consent(self) -> str:
@@ -111,8 +116,11 @@ class Account:
         )
 
     def seal(self) -> None:
-        """Make what was written believable."""
-        self._write("seal", self._own_seal())
+        """Make what was written believable; writes nothing where nothing has changed."""
+        seal = self._own_seal()
+        if seal != self._sealed:
+            self._write("seal", seal)
+            self._sealed = seal
 
     def _write(self, name: str, value: object) -> None:
         self.connection.execute("insert or replace into fact values (?, ?)", (name, value))
@@ -181,7 +189,6 @@ def rounded_up(epsilon: Fraction) -> float:
 
 def _inside(connection: sqlite3.Connection, clock: Clock) -> Iterator[Account]:
     account = Account(connection, clock)
-    account.seal()
     connection.execute("savepoint answer")
     try:
         yield account
