@@ -4,16 +4,18 @@ import multiprocessing
 import os
 import resource
 import sqlite3
+from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 from devices import make_campaign
 
 from keyveil.client import Caps, Code, Reporter
-from keyveil.client.ledger import Ledger, rounded_up
-from keyveil.errors import BudgetError, CampaignError, KeyveilError, LedgerError, RecordError
+from keyveil.client.ledger import Ledger
+from keyveil.errors import BudgetError, CampaignError, KeyveilError, LedgerError, ProtocolError, RecordError
 from keyveil.mechanisms import REGISTRY, SEVERAL_ROUNDS
-from keyveil.numerics import epsilon_above
+from keyveil.numerics import epsilon_above, log_above, rounded_up
 from keyveil.report import Envelope
 
 HELD = {"app-1": 30.0, "app-2": 5.0}
@@ -86,7 +88,7 @@ def test_the_lifetime_cap_binds_all_campaigns_together_whatever_they_are_called(
 
 def test_a_round_that_costs_more_than_the_campaign_promises_is_refused(path):
     class Greedy:
-        number, mechanism = 1, make_campaign(epsilon=1.5).build()
+        number, group, mechanism = 1, (0, 1), make_campaign(epsilon=1.5).build()
 
         def narrow(self, record):
             return record
@@ -95,15 +97,48 @@ def test_a_round_that_costs_more_than_the_campaign_promises_is_refused(path):
         Reporter(make_campaign(), ledger=path).report(Unread(), Greedy())
 
 
-def test_every_round_is_a_question_of_its_own(path):
-    campaign = make_campaign("privkvm", rounds=2)
-    reporter = Reporter(campaign, ledger=path)
+@pytest.mark.parametrize("rounds", [2, 3, 7])
+def test_every_round_is_a_question_of_its_own(path, rounds):
+    campaign = make_campaign("privkvm", rounds=rounds)
+    reporter = Reporter(campaign, ledger=path, caps=Caps(campaign=1.0))
     rounds = campaign.protocol().stages()
     answers = [reporter.report(HELD, stage) for stage in rounds]
-    assert [Envelope.from_bytes(answer).round for answer in answers] == [1, 2]
+    assert [Envelope.from_bytes(answer).round for answer in answers] == list(range(1, len(rounds) + 1))
     assert [reporter.report(HELD, stage) for stage in rounds] == answers
-    paid = sum(Fraction(epsilon_above(stage.mechanism.loss)) for stage in rounds)
+    paid = sum(log_above(stage.mechanism.loss) for stage in rounds)
     assert reporter.status().epsilon_campaign == rounded_up(paid) <= 1.0
+
+
+def test_rounds_that_together_break_the_promise_are_refused(path):
+    campaign = make_campaign("privkvm", rounds=2)
+    reporter = Reporter(campaign, ledger=path, caps=Caps(campaign=9.0))
+    first, second = campaign.protocol().stages()
+    reporter.report(HELD, first)
+    reporter.report({"app-3": 1.0}, first)  # a changed record is the device's own affair
+    reporter.report(HELD, second)
+    with pytest.raises(BudgetError, match="more than the 1 that the campaign promises"):
+        reporter.report(Unread(), replace(second, number=3))
+
+
+def test_a_device_answers_only_the_rounds_of_its_own_group(tmp_path):
+    campaign = make_campaign("privkvm-star")
+    asked = campaign.protocol().stages()[0]
+    halves = [replace(asked, group=group) for group in ((0, Fraction(1, 2)), (Fraction(1, 2), 1))]
+    met = Counter()
+    for device in range(40):
+        reporter = Reporter(campaign, ledger=tmp_path / f"{device}.db")
+        answered = [half for half in (0, 1) if answers(reporter, halves[half])]
+        assert answered == [half for half in (0, 1) if answers(reporter, halves[half])]
+        met[tuple(answered)] += 1
+    # Forty fair coins: all on one side once in 5e11 runs.
+    assert set(met) == {(0,), (1,)}
+
+
+def answers(reporter, asked):
+    try:
+        return bool(reporter.report(HELD, asked))
+    except ProtocolError:
+        return False
 
 
 def test_sums_are_exact_and_rounded_up(path):
@@ -113,7 +148,7 @@ def test_sums_are_exact_and_rounded_up(path):
             account.debit("c", tenth)
     with ledger.transaction() as account:
         assert account.spent("c") == 50 * tenth
-        assert Fraction(rounded_up(account.spent_in_all())) >= 50 * tenth
+        assert Fraction(rounded_up(account.spent())) >= 50 * tenth
 
 
 def test_a_clock_set_back_gives_nothing_back(path):

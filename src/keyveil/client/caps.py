@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from keyveil.client.ledger import Account, rounded_up
+from keyveil.client.ledger import Account
 from keyveil.errors import BudgetError
+from keyveil.numerics import rounded_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class Caps:
         """Why one more answer cannot be paid for, or None if it can."""
         for what, spent, cap in (
             ("this campaign", account.spent(campaign), self.campaign),
-            ("all campaigns together", account.spent_in_all(), self.lifetime),
+            ("all campaigns together", account.spent(), self.lifetime),
         ):
             if spent + epsilon > Fraction(cap):
                 return (

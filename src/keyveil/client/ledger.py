@@ -1,7 +1,7 @@
 """What this device has spent, on disk: one SQLite file, and every change one transaction.
 
     fact     the device's secret, the latest time ever seen, consent, the seal
-    spent    epsilon a campaign, exact, and how many answers it paid for
+    spent    epsilon a round of a campaign, exact, and how many answers it paid for
     memo     noised answers, each under a keyed hash of the record it was made from (see `memo`)
     outbox   reports that wait for the collector (see `queue`)
     route    how sending goes, a row a campaign: failures in a row, when to try again, counts
@@ -37,6 +37,7 @@ from pathlib import Path
 from keyveil.errors import LedgerError
 
 Clock = Callable[[], float]
+_Spent = dict[tuple[str, int], tuple[Fraction, int]]
 
 # How long to wait for another process that holds the ledger. A host application must not hang.
 _PATIENCE = 2.0
@@ -48,7 +49,8 @@ UNASKED = "unasked"
 _SCHEMA = f"""
 begin;
 create table fact (name text primary key, value) without rowid;
-create table spent (campaign text primary key, epsilon text not null, answers integer not null) without rowid;
+create table spent (campaign text, round integer, epsilon text not null, answers integer not null,
+                    primary key (campaign, round)) without rowid;
 create table memo (campaign text, round integer, record blob, report blob not null, place integer not null,
                    primary key (campaign, round, record)) without rowid;
 create table outbox (place integer primary key, campaign text not null, report_id blob not null unique,
@@ -71,8 +73,8 @@ class Account:
             self.secret = bytes(facts["secret"])
             self._clock, self._consent = float(facts["clock"]), str(facts["consent"])
             self._spent = {
-                str(campaign): (Fraction(epsilon), int(answers))
-                for campaign, epsilon, answers in connection.execute("select * from spent")
+                (str(campaign), int(number)): (Fraction(epsilon), int(answers))
+                for campaign, number, epsilon, answers in connection.execute("select * from spent")
             }
             self._sealed = bytes(facts["seal"])
         except (KeyError, ValueError, TypeError, ArithmeticError):
@@ -96,23 +98,24 @@ class Account:
         self._consent = said
         self._write("consent", said)
 
-    def spent(self, campaign: str) -> Fraction:
-        """What a campaign has cost so far."""
-        return self._spent.get(campaign, (Fraction(0), 0))[0]
+    def spent(self, campaign: str | None = None) -> Fraction:
+        """What a campaign has cost so far; without a name, what all of them have."""
+        return sum((epsilon for epsilon, _ in self._entries(campaign).values()), Fraction(0))
 
     def answers(self, campaign: str) -> int:
         """How many answers a campaign has been given."""
-        return self._spent.get(campaign, (Fraction(0), 0))[1]
+        return sum(answers for _, answers in self._entries(campaign).values())
 
-    def spent_in_all(self) -> Fraction:
-        """What all campaigns together have cost."""
-        return sum((epsilon for epsilon, _ in self._spent.values()), Fraction(0))
+    def price_of_rounds(self, campaign: str) -> dict[int, Fraction]:
+        """What one answer to each round cost, on average."""
+        return {number: paid / answers for (_, number), (paid, answers) in self._entries(campaign).items()}
 
-    def debit(self, campaign: str, epsilon: Fraction) -> None:
+    def debit(self, campaign: str, epsilon: Fraction, round: int = 1) -> None:
         """Book one more answer."""
-        paid = self._spent[campaign] = (self.spent(campaign) + epsilon, self.answers(campaign) + 1)
+        paid, answers = self._spent.get((campaign, round), (Fraction(0), 0))
+        self._spent[campaign, round] = entry = paid + epsilon, answers + 1
         self.connection.execute(
-            "insert or replace into spent values (?, ?, ?)", (campaign, str(paid[0]), paid[1])
+            "insert or replace into spent values (?, ?, ?, ?)", (campaign, round, str(entry[0]), entry[1])
         )
 
     def seal(self) -> None:
@@ -124,6 +127,9 @@ class Account:
 
     def _write(self, name: str, value: object) -> None:
         self.connection.execute("insert or replace into fact values (?, ?)", (name, value))
+
+    def _entries(self, campaign: str | None) -> _Spent:
+        return {key: entry for key, entry in self._spent.items() if campaign in (None, key[0])}
 
     def _own_seal(self) -> bytes:
         return _seal(self.secret, self._clock, self._consent, self._spent)
@@ -137,7 +143,7 @@ class Ledger:
     >>> with ledger.transaction() as account:
     ...     account.debit("apps", Fraction(1))
     >>> with ledger.transaction() as account:
-    ...     account.spent_in_all()
+    ...     account.spent()
     Fraction(1, 1)
     """
 
@@ -177,16 +183,6 @@ class Ledger:
         return connection
 
 
-def rounded_up(epsilon: Fraction) -> float:
-    """The smallest float that is not below an exact epsilon.
-
-    >>> rounded_up(Fraction(1, 10) + Fraction(2, 10)) >= Fraction(3, 10)
-    True
-    """
-    nearest = float(epsilon)
-    return nearest if Fraction(nearest) >= epsilon else math.nextafter(nearest, math.inf)
-
-
 def _inside(connection: sqlite3.Connection, clock: Clock) -> Iterator[Account]:
     account = Account(connection, clock)
     connection.execute("savepoint answer")
@@ -201,8 +197,8 @@ def _inside(connection: sqlite3.Connection, clock: Clock) -> Iterator[Account]:
     connection.execute("commit")
 
 
-def _seal(secret: bytes, clock: float, consent: str, spent: dict[str, tuple[Fraction, int]]) -> bytes:
-    rows = [f"{campaign} {epsilon} {answers}" for campaign, (epsilon, answers) in sorted(spent.items())]
+def _seal(secret: bytes, clock: float, consent: str, spent: _Spent) -> bytes:
+    rows = [f"{name} {number} {paid} {answers}" for (name, number), (paid, answers) in sorted(spent.items())]
     return hmac.digest(secret, "\n".join([clock.hex(), consent, *rows]).encode(), hashlib.sha256)
 
 

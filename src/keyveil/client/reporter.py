@@ -16,12 +16,14 @@ The constructor raises for a programming mistake (TypeError, BudgetError for cap
 EntropyError) and looks at neither disk nor network. What never raises returns a `Receipt`, a code and
 a sentence; no sentence holds anything about the record.
 
-The order of a report: consent, the campaign's end, the caps, and only then the data. An answer whose
-price the caps do not cover is refused, or the latest one repeated, without reading what the user holds.
+The order of a report: consent, the campaign's end and promise, the caps, and only then the data. An
+answer whose price the caps do not cover is refused, or the latest one repeated, without reading what
+the user holds. The price is ln(loss) of the kernel's own integers, rounded up.
 """
 
 from __future__ import annotations
 
+import hmac
 import os
 import threading
 import time
@@ -35,7 +37,7 @@ from keyveil.campaign import Campaign
 from keyveil.client import consent, transport
 from keyveil.client.caps import Caps
 from keyveil.client.explain import Story, tell
-from keyveil.client.ledger import Account, Clock, Ledger, rounded_up
+from keyveil.client.ledger import Account, Clock, Ledger
 from keyveil.client.memo import Memo
 from keyveil.client.noise import noised
 from keyveil.client.queue import Limits, Queue, Traffic
@@ -46,11 +48,12 @@ from keyveil.errors import (
     CampaignError,
     EntropyError,
     LedgerError,
+    ProtocolError,
     RecordError,
     TransportError,
 )
 from keyveil.mechanisms import Mechanism
-from keyveil.numerics import Entropy, InsecureSeededEntropy, epsilon_above, system_entropy
+from keyveil.numerics import Entropy, InsecureSeededEntropy, log_above, rounded_up, system_entropy
 from keyveil.report import Envelope
 
 
@@ -64,6 +67,10 @@ class OpenRound(Protocol):
     @property
     def mechanism(self) -> Mechanism:
         """How to answer."""
+
+    @property
+    def group(self) -> tuple[Fraction, Fraction]:
+        """Which places in [0, 1) are asked."""
 
     def narrow(self, record: Record) -> Record:
         """What of a record is asked about."""
@@ -138,24 +145,19 @@ class Reporter:
         A campaign of several rounds needs the round that is open. Nothing is queued or sent: the
         bytes are the caller's. Without a ledger the noise is fresh every time.
         """
-        mechanism = self._mechanism_of(round)
         if self._ledger is None:
-            return self._noise(mechanism, self._read(held, round), round)
-        price = self._price(mechanism)
+            return self._noise(self._mechanism_of(round), self._read(held, round), round)
         with self._ledger.transaction() as account:
             consent.refuse_if_withdrawn(account)
-            return self._answer(account, price, held, round)
+            return self._answer(account, held, round)
 
     def submit(self, held: Mapping[str, float], round: OpenRound | None = None) -> Receipt:
         """Make the report and queue it for `upload`, if the person has said yes."""
 
         def work() -> str:
-            mechanism = self._mechanism_of(round)
-            price = self._price(mechanism)
             with self._book().transaction() as account:
                 consent.require(account)
-                report = self._answer(account, price, held, round)
-                self._queue(account).put(report)
+                self._queue(account).put(self._answer(account, held, round))
             return "queued"
 
         return receipt_for(work)
@@ -259,13 +261,11 @@ class Reporter:
 
     # --- inside ---
 
-    def _answer(
-        self, account: Account, price: Fraction, held: Mapping[str, float], round: OpenRound | None
-    ) -> bytes:
+    def _answer(self, account: Account, held: Mapping[str, float], round: OpenRound | None) -> bytes:
         """The report: kept, or made, paid for and kept. Only here is the data of a ledger's user read."""
-        expiry = self._campaign.expiry
-        if expiry is not None and account.now >= expiry.timestamp():
-            raise CampaignError(f"the campaign ended on {self._campaign.expires}")
+        mechanism = self._mechanism_of(round)
+        price = log_above(mechanism.loss)
+        self._check_question(account, price, round)
         memo = Memo(account, self._campaign.id, _number(round))
         refusal = self._caps.refusal(account, self._campaign.id, price)
         if refusal is not None:
@@ -277,8 +277,8 @@ class Reporter:
         known = memo.find(record)
         if known is not None:
             return known
-        report = self._noise(self._mechanism_of(round), record, round)
-        account.debit(self._campaign.id, price)
+        report = self._noise(mechanism, record, round)
+        account.debit(self._campaign.id, price, _number(round))
         memo.keep(record, report)
         return report
 
@@ -294,22 +294,32 @@ class Reporter:
     def _mechanism_of(self, round: OpenRound | None) -> Mechanism:
         return round.mechanism if round is not None else self._mechanism or self._campaign.build()
 
-    def _price(self, mechanism: Mechanism) -> Fraction:
-        """What an answer costs by the kernel's own integers; more than the campaign says is refused."""
-        epsilon = epsilon_above(mechanism.loss)
-        if epsilon > self._campaign.epsilon:
+    def _check_question(self, account: Account, price: Fraction, round: OpenRound | None) -> None:
+        """Refuse a campaign that is over, a round for others, and rounds that break the promise."""
+        campaign = self._campaign
+        if campaign.expiry is not None and account.now >= campaign.expiry.timestamp():
+            raise CampaignError(f"the campaign ended on {campaign.expires}")
+        if round is not None and not round.group[0] <= self._place(account) < round.group[1]:
+            raise ProtocolError(f"round {round.number} is for others; this device is not in its group")
+        prices = {**account.price_of_rounds(campaign.id), _number(round): price}
+        total = sum(prices.values(), Fraction(0))
+        if total > Fraction(campaign.epsilon):
             raise BudgetError(
-                f"the round costs epsilon {epsilon:.6g}, more than the {self._campaign.epsilon:g} "
-                "that the campaign promises"
+                f"the rounds so far cost epsilon {rounded_up(total):.6g} for one record, more than the "
+                f"{campaign.epsilon:g} that the campaign promises"
             )
-        return Fraction(epsilon)
+
+    def _place(self, account: Account) -> Fraction:
+        """Where the device stands among the groups of the campaign: random, and always the same."""
+        drawn = hmac.digest(account.secret, f"place {self._campaign.id}".encode(), "sha256")
+        return Fraction(int.from_bytes(drawn, "big"), 1 << 8 * len(drawn))
 
     def _status(self, account: Account) -> Status:
         return Status(
             consent="do not track" if consent.do_not_track() else account.consent,
             epsilon_campaign=rounded_up(account.spent(self._campaign.id)),
-            epsilon_lifetime=rounded_up(account.spent_in_all()),
-            epsilon_worst_case=max(rounded_up(account.spent_in_all()), float(self._caps.lifetime)),
+            epsilon_lifetime=rounded_up(account.spent()),
+            epsilon_worst_case=max(rounded_up(account.spent()), float(self._caps.lifetime)),
             answers=account.answers(self._campaign.id),
             traffic=self._queue(account).traffic(),
         )

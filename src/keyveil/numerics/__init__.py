@@ -2,7 +2,15 @@
 
 from keyveil.numerics.entropy import Entropy, InsecureSeededEntropy, system_entropy
 from keyveil.numerics.intervals import CONFIDENCE, two_sided_z
-from keyveil.numerics.probability import WORD_BITS, ceil_div, epsilon_above, exp_below, parse_epsilon
+from keyveil.numerics.probability import (
+    WORD_BITS,
+    ceil_div,
+    epsilon_above,
+    exp_below,
+    log_above,
+    parse_epsilon,
+    rounded_up,
+)
 
 __all__ = [
     "CONFIDENCE",
@@ -12,7 +20,9 @@ __all__ = [
     "ceil_div",
     "epsilon_above",
     "exp_below",
+    "log_above",
     "parse_epsilon",
+    "rounded_up",
     "system_entropy",
     "two_sided_z",
 ]
