@@ -21,18 +21,6 @@ if TYPE_CHECKING:
     from keyveil.domain import Domain
     from keyveil.tally import Tally
 
-COLUMNS = (
-    "key",
-    "frequency",
-    "frequency_se",
-    "frequency_low",
-    "frequency_high",
-    "mean",
-    "mean_se",
-    "mean_low",
-    "mean_high",
-)
-
 PUBLISHED = "published"
 
 # A spreadsheet runs a cell that begins with one of these as a formula.
@@ -43,9 +31,10 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 class Release:
     """One row a key, in the value's own units, and the metadata that makes it believable.
 
-    Intervals are 95 % and always those of the unprocessed estimates. A mean that cannot be told is
-    null; its interval is the whole range. Where the mechanism tells distributions, `bins` holds each
-    key's shares, and the metadata the values that the bins stand for.
+    Intervals are 95 % and always those of the unprocessed estimates, which stay beside processed ones
+    as `frequency_raw` and `mean_raw`; `frequency_top` is for a table of the top keys and nothing else.
+    A mean that cannot be told is null; its interval is the whole range. Where the mechanism tells
+    distributions, `bins` holds each key's shares, and the metadata the values that the bins stand for.
     """
 
     columns: dict[str, Any]
@@ -55,8 +44,8 @@ class Release:
     def rows(self) -> list[dict[str, Any]]:
         """The table as one dictionary a key; what is not finite becomes None."""
         rows = [
-            dict(zip(COLUMNS, (_finite(cell) for cell in row), strict=True))
-            for row in zip(*(self.columns[name] for name in COLUMNS), strict=True)
+            dict(zip(self.columns, (_finite(cell) for cell in row), strict=True))
+            for row in zip(*self.columns.values(), strict=True)
         ]
         if self.distribution is not None:
             for row, shares in zip(rows, self.distribution.shares, strict=True):
@@ -72,7 +61,7 @@ class Release:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         bins = len(self.metadata.get("bins", ()))
-        writer.writerow([*COLUMNS, *(f"bin_{place}" for place in range(bins))])
+        writer.writerow([*self.columns, *(f"bin_{place}" for place in range(bins))])
         for row in self.rows():
             row |= {f"bin_{place}": share for place, share in enumerate(row.pop("bins", ()))}
             name = row["key"]
@@ -150,6 +139,10 @@ def _columns(domain: Domain, raw: Estimates, shaped: Estimates) -> dict[str, Any
         "mean_low": middle + scale * mean_low,
         "mean_high": middle + scale * mean_high,
     }
+    if shaped.steps != raw.steps:
+        numbers |= {"frequency_raw": raw.frequency, "mean_raw": middle + scale * raw.mean}
+    if shaped.frequency_top is not None:
+        numbers["frequency_top"] = shaped.frequency_top
     return {"key": list(domain.names), **{name: np.asarray(column) for name, column in numbers.items()}}
 
 

@@ -80,7 +80,10 @@ def test_releases_export_in_every_form(tmp_path):
     arrow = release.to_arrow()
     assert arrow.column("frequency").to_pylist()[0] == parsed["rows"][0]["frequency"]
     assert json.loads(arrow.schema.metadata[b"keyveil"]) == parsed["metadata"]
-    assert release.to_pandas().shape == (3, 9)
+    assert release.to_pandas().shape == (3, 11)
+    raw = campaign.estimate(campaign.tally([]), post="none")
+    assert list(raw.columns)[1:] == list(release.columns)[1:9], "raw numbers stand alone"
+    assert {"frequency_raw", "mean_raw"} <= set(release.columns), "processed ones do not hide them"
 
 
 def test_an_empty_tally_releases_unknowns_not_numbers(tmp_path):

@@ -76,12 +76,12 @@ def estimate(mechanism: KeyValueMechanism, tally: Tally) -> Estimates:
     >>> bool(0.9 < e.frequency[0] < 1.1 and 0.9 < e.mean[0] < 1.0)
     True
     """
-    if tally.plus.size != mechanism.n_keys:
-        raise TallyError(f"expected a tally of {mechanism.n_keys} keys, got {tally.plus.size}")
+    if tally.asked.size != mechanism.n_keys:
+        raise TallyError(f"expected a tally of {mechanism.n_keys} keys, got {tally.asked.size}")
     heard = tally.asked > 0
     asked = np.maximum(tally.asked, 1)
     users = max(tally.n_reports, 2)
-    frequency, signed = mechanism.debias(tally.plus, tally.minus, asked)
+    frequency, signed = mechanism.debias(*_signs(tally), asked)
     frequency, signed = np.where(heard, frequency, 0.0), np.where(heard, signed, 0.0)
     variance = mechanism.variance(np.clip(frequency, 0.0, 1.0), asked, users)
     held = frequency > 0
@@ -102,3 +102,12 @@ def estimate(mechanism: KeyValueMechanism, tally: Tally) -> Estimates:
         mean_se=np.where(held, np.sqrt(np.maximum(of_mean, 0.0)), np.inf),
         moments=mechanism.moments,
     )
+
+
+def _signs(tally: Tally) -> tuple[Floats, Floats]:
+    """Reports for + and for -; a level between counts for both, by where it lies."""
+    if "bins" not in tally.cells:
+        return tally.plus.astype(float), tally.minus.astype(float)
+    heard = tally.cells["bins"].astype(float)
+    up = np.linspace(0.0, 1.0, heard.shape[1])
+    return heard @ up, heard @ (1 - up)

@@ -11,7 +11,8 @@ what is plausible given its own estimate:
 
 The posterior mean of f serves all keys; it is too timid for the largest. `frequency_top` is the Bayes
 rule for a loss that counts keys by how surely they belong to the top t: w(f) = 1/(1 + (tau_t/f)**4)
-with tau_t the t-th largest frequency under G. Use it for a table of the top and for nothing else.
+with tau_t the t-th largest frequency under G. Use it for a table of the top and for nothing else. Where
+no key stands out (many keys, much noise) the tail of G is not learnt and both are the same.
 
 Where estimates are of truncated shares (records cut to l pairs), the posterior is over frequencies
 all the same: the likelihood knows what truncation makes of each.
@@ -39,6 +40,8 @@ Floats = NDArray[np.float64]
 STEP, LARGEST_GRID, ITERATIONS, BANDWIDTH = 0.35, 600, 150, 0.2
 MOST_KEYS = 3000
 TYPICAL_SPREAD = 0.3
+# Where the likeliest members of the top are not even this likely, nothing sets the top apart.
+CONCENTRATED = 0.0125
 SPREADS = (0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.0)
 
 
@@ -171,11 +174,16 @@ def shrink(
     held = belief[:, 1:] / np.maximum(belief[:, 1:].sum(axis=1, keepdims=True), 1e-300)
     threshold = prior.threshold(top, n_keys or evidence.frequency.size)
     weight = belief / (1 + (threshold / np.maximum(grid, 1e-12)) ** 4)
+    frequency, in_top = belief @ grid, belief[:, grid >= threshold].sum(axis=1)
+    likeliest = np.sort(in_top)[-top:].mean()
+    concentrated = bool(likeliest >= CONCENTRATED)
     return Shrunk(
-        frequency=belief @ grid,
-        frequency_top=(weight @ grid) / np.maximum(weight.sum(axis=1), 1e-300),
+        frequency=frequency,
+        frequency_top=(
+            (weight @ grid) / np.maximum(weight.sum(axis=1), 1e-300) if concentrated else frequency
+        ),
         mean=np.where(held.sum(axis=1) > 0.5, (held * means[:, 1:]).sum(axis=1), centre),
-        in_top=belief[:, grid >= threshold].sum(axis=1),
+        in_top=in_top,
         centre=centre,
         tau=tau,
         prior=prior,

@@ -17,6 +17,7 @@ from keyveil.mechanisms.bucket import Bucket
 from keyveil.mechanisms.channel import Channel, Exactness, Number
 from keyveil.mechanisms.indexed import SampledIndex
 from keyveil.mechanisms.keys_only import EncodedOracle, OwnKey, OwnSign, PopularSize, RecordSize, SizeClass
+from keyveil.mechanisms.levels import Levels
 from keyveil.mechanisms.moments import Covariance, Moments
 from keyveil.mechanisms.oracles import Bits, Hashed, Response, Wave
 from keyveil.mechanisms.privkvm_star import IndexedBoundary
@@ -47,6 +48,7 @@ __all__ = [
     "IndexedBoundary",
     "IndexedBoundaryBits",
     "KeyValueMechanism",
+    "Levels",
     "Mechanism",
     "Moments",
     "Number",

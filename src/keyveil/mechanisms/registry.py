@@ -20,6 +20,7 @@ from keyveil.mechanisms.bucket import Bucket
 from keyveil.mechanisms.keys_only import Grr, Olh, Oue
 from keyveil.mechanisms.ks_ue import KsUe
 from keyveil.mechanisms.kvue import KvUe
+from keyveil.mechanisms.levels import Levels
 from keyveil.mechanisms.pckv_grr import PckvGrr
 from keyveil.mechanisms.pckv_ue import PckvUe
 from keyveil.mechanisms.privkv import PrivKv
@@ -44,6 +45,7 @@ _CLASSES: tuple[type[Calibrated], ...] = (
     RapporHarmony,
     OueHarmony,
     Bucket,
+    Levels,
 )
 
 REGISTRY: Mapping[str, type[Calibrated]] = MappingProxyType({cls.id: cls for cls in _CLASSES})

@@ -2,7 +2,7 @@
 
 Three shapes compete, each from its own kernel: `bucket` (noise linear in l; its dial rho moves
 precision from means to frequencies), `pckv-grr` (its unhashed member: better where 2 (d + l) symbols
-are few), `kvue` (one key asked: better where records are dense and the domain is small). Errors are
+are few), `kvue` or `levels` (one key asked: better where records are dense and the domain small). Errors are
 those of the keys that are asked for (`at`), noise and what truncation leaves.
 
 A mean can be no worse than what is known without data. Where both are wanted but even the likely top
@@ -28,11 +28,13 @@ Floats = NDArray[np.float64]
 PRIOR_MEAN_VARIANCE = 1 / 3
 TYPICAL_MEAN = 0.5
 # Where less than this part of the means' variance would be explained, frequencies come first.
-HOPELESS = 1 / 3
+HOPELESS = 0.42
 FREQUENCIES_FIRST, FREQUENCIES_ONLY = 0.8, 1.0
+# Levels tell means better than signs; they may cost frequencies this much.
+DEAR_LEVELS = 1.05
 WANTS = ("both", "frequency", "mean")
 # Hashes that a collector evaluates in seconds.
-MOST_HASHES = 1 << 31
+MOST_HASHES = 1 << 29
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +77,10 @@ def options(
         yield promise(hashed, cut, at, reports)  # type: ignore[arg-type]
         plain = build("pckv-grr", epsilon, n_keys=d, pairs_per_user=l)
         yield promise(plain, cut, at, reports)  # type: ignore[arg-type]
-    asked = build("kvue", epsilon, n_keys=d)
-    yield promise(asked, Truncation(law=crowd.law, l=d), at, reports)  # type: ignore[arg-type]
+    everything = Truncation(law=crowd.law, l=d)
+    signs = promise(build("kvue", epsilon, n_keys=d), everything, at, reports)  # type: ignore[arg-type]
+    levels = promise(build("levels", epsilon, n_keys=d), everything, at, reports)  # type: ignore[arg-type]
+    yield levels if levels.frequency_error <= DEAR_LEVELS * signs.frequency_error else signs
 
 
 def promise(mechanism: KeyValueMechanism, truncation: Truncation, at: Floats, reports: float) -> Choice:
@@ -112,7 +116,7 @@ def cohorts(n_keys: int, l: int) -> int:
     Shared collisions weigh less against noise by l squared, so long records need fewer hashes.
 
     >>> cohorts(100, 1), cohorts(26_744, 1), cohorts(26_744, 100)
-    (65536, 32768, 1024)
+    (65536, 8192, 1024)
     """
     wanted = min(COHORTS // l**2, MOST_HASHES // (2 * n_keys))
     return int(max(1 << 10, 1 << max(0, wanted.bit_length() - 1)))

@@ -258,8 +258,9 @@ class Auto:
         return self._round("discover", mechanism, group, campaign=campaign, number=number, found=found)
 
     def _interest(self, crowd: Crowd) -> Floats:
-        """The frequencies whose errors count: those of the top."""
-        return crowd.at_ranks(np.linspace(1, min(self.top, crowd.n_keys), 9))
+        """The frequencies whose errors count: the top without its head, whose popularity is a guess."""
+        top = min(self.top, crowd.n_keys)
+        return crowd.at_ranks(np.linspace(max(1.0, top / 4), top, 7))
 
     def _after_discover(self, round: Round, tally: Tally) -> Round:
         require_reports(round, tally)

@@ -113,6 +113,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             gives_distribution=True,
         ),
         "bucket": Method("whole records hashed to a few buckets, one told", _one_round("bucket")),
+        "levels": Method("an index, absent or a level of the value at once", _one_round("levels")),
         "auto": Method("the planner's choice for what the sizes turn out to be", _planned, needs_users=True),
         "krr-harmony": Method(
             "baseline: key by randomized response, sign apart", _one_round("krr-harmony", KeysAndValuesApart)
