@@ -35,8 +35,8 @@ FAULTS = (
     Fault(
         "a flipped comparison",
         "mechanisms/unary.py",
-        "PLUS if w < fake else",
-        "PLUS if w > fake else",
+        "plus, minus = not_plus ^ everywhere,",
+        "plus, minus = not_plus,",
     ),
     Fault(
         "p for q: a lie told as often as the truth",
@@ -47,8 +47,8 @@ FAULTS = (
     Fault(
         "one position never noised",
         "mechanisms/unary.py",
-        "        return bytes(answer)\n",
-        "        answer[-1] = ABSENT\n        return bytes(answer)\n",
+        "join_trits(plus & everywhere, minus & everywhere, d)",
+        "join_trits(plus & everywhere >> 1, minus & everywhere >> 1, d)",
     ),
     Fault(
         "rounding away from privacy",
@@ -77,8 +77,8 @@ FAULTS = (
     Fault(
         "a reused random word",
         "mechanisms/unary.py",
-        "round_to_sign(sampled.level, rounding, bits)",
-        "round_to_sign(sampled.level, slot, bits)",
+        "round_to_sign(sampled.level, words[1], bits)",
+        "round_to_sign(sampled.level, words[0], bits)",
     ),
     Fault(
         "the sampling term left out of the variance, as in the papers",

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from keyveil.domain import Domain
 from keyveil.errors import CampaignError, DomainError, KeyveilError
-from keyveil.mechanisms import SAME_REPORTS, SEVERAL_ROUNDS, Mechanism, build
+from keyveil.mechanisms import SAME_REPORTS, SEVERAL_ROUNDS, Mechanism, build, describe
 from keyveil.mechanisms.base import check_size
 from keyveil.numerics import parse_epsilon
 from keyveil.report import CAMPAIGN_BYTES
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from keyveil.release import Release
     from keyveil.tally import Tally
 
+DEVICE_FORMAT = "keyveil-device/1"
 _REQUIRED = ("name", "epsilon", "keys", "value_range", "pairs_per_user", "mechanism")
 
 
@@ -161,6 +162,22 @@ class Campaign:
             pairs_per_user=self.pairs_per_user,
             **({} if self.bins is None else {"bins": self.bins}),
         )
+
+    def device_config(self, round: Round | None = None) -> dict[str, Any]:
+        """What a device in another language is told: the campaign's canonical form, and the open round.
+
+        JSON-ready. `campaign` is text: its SHA-256 is the campaign's id, so a device can check it. The
+        mechanism comes as integers (`mechanisms.describe`); a device computes the loss from them and
+        refuses one above the campaign's epsilon. `keys` is null where the round asks about all keys.
+        """
+        mechanism = self.build() if round is None else round.mechanism
+        return {
+            "format": DEVICE_FORMAT,
+            "campaign": self.canonical_json,
+            "round": 1 if round is None else round.number,
+            "keys": None if round is None or round.keys is None else list(round.keys),
+            "mechanism": describe(mechanism),
+        }
 
     def protocol(self) -> Rounds:
         """The rounds of this campaign; `protocol().start(campaign.id)` is the first."""

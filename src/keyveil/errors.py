@@ -95,6 +95,11 @@ class Refusal(Enum):
     WRONG_CAMPAIGN = "wrong-campaign"
     WRONG_ROUND = "wrong-round"
     NOT_CANONICAL = "not-canonical"
+    WRONG_COHORT = "wrong-cohort"
+    TRUNCATED_FRAME = "truncated-frame"
+    FRAME_TOO_LARGE = "frame-too-large"
+    TOO_MANY_REPORTS = "too-many-reports"
+    NOT_JSON = "not-json"
 
 
 class ReportRejected(KeyveilError):

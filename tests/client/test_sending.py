@@ -320,6 +320,9 @@ def test_a_campaign_is_fetched_and_its_hash_checked(collector):
                           "pairs_per_user": 3, "mechanism": "pckv-ue"}  # fmt: skip
     url = f"{collector.url}/v1/campaigns/{campaign.id}"
     assert fetch_campaign(url) == campaign
+    fields, collector.campaign = collector.campaign, campaign.device_config()["campaign"]
+    assert fetch_campaign(url) == campaign
+    collector.campaign = fields
     collector.campaign["epsilon"] = 9.0
     with pytest.raises(CampaignError, match="got one whose hash is"):
         fetch_campaign(url)

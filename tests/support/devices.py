@@ -1,11 +1,11 @@
 """A collector of a few lines that remembers every byte, and a campaign to send it."""
 
 import json
-import struct
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from keyveil import Campaign
+from keyveil.report import read_frames
 
 
 def make_campaign(mechanism="pckv-ue", **changes):
@@ -20,16 +20,6 @@ def make_campaign(mechanism="pckv-ue", **changes):
     return Campaign(**(fields | changes))
 
 
-def unframe(body):
-    reports, at = [], 0
-    while at < len(body):
-        (length,) = struct.unpack_from("<I", body, at)
-        reports.append(body[at + 4 : at + 4 + length])
-        at += 4 + length
-    assert at == len(body)
-    return reports
-
-
 class Collector:
     """Real HTTP on the loopback. `script` holds the next answers: a status, or (status, headers)."""
 
@@ -40,7 +30,7 @@ class Collector:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                reports = unframe(body)
+                reports = list(read_frames(body))
                 outer.posts.append((self.path, len(reports)))
                 answer = outer.script.pop(0) if outer.script else 200
                 status, headers = answer if isinstance(answer, tuple) else (answer, {})

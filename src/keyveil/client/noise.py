@@ -5,19 +5,14 @@ from __future__ import annotations
 import os
 
 from keyveil.domain import Record
-from keyveil.mechanisms import Mechanism
+from keyveil.mechanisms import Mechanism, make_report
 from keyveil.numerics import Entropy, system_entropy
-from keyveil.report import REPORT_ID_BYTES, Envelope
+from keyveil.report import REPORT_ID_BYTES
 
 
 def noised(
     tag: bytes, mechanism: Mechanism, record: Record, *, round: int = 1, entropy: Entropy = system_entropy
 ) -> bytes:
     """A report of `record`, under a fresh random id."""
-    answer = mechanism.perturb(record, entropy(mechanism.n_words))
-    return Envelope(
-        campaign=tag,
-        round=round,
-        report_id=os.urandom(REPORT_ID_BYTES),
-        payload=mechanism.layout.encode(answer),
-    ).to_bytes()
+    words, report_id = entropy(mechanism.n_words), os.urandom(REPORT_ID_BYTES)
+    return make_report(mechanism, record, words, tag=tag, round=round, report_id=report_id)

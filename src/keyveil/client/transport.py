@@ -1,9 +1,9 @@
 """Over the network: a batch of reports in one POST, a campaign in one GET.
 
 https is required, except towards this machine itself. Redirects are not followed: they could lead
-away from https. A body is the reports one after the other, each behind its length (4 bytes, little
-endian). The collector answers with one status a report, in order; a report with any status is
-settled and never sent again, so the collector's word is final.
+away from https. A body is a batch of frames (`report.frames`). The collector answers with one status a
+report, in order; a report with any status is settled and never sent again, so the collector's word is
+final.
 
     {"reports": ["accepted", "duplicate", "wrong-round"]}
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import json
-import struct
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
@@ -25,6 +24,7 @@ from urllib.parse import urlsplit
 
 from keyveil.campaign import Campaign
 from keyveil.errors import CampaignError, TransportError
+from keyveil.report import to_frames
 
 CONTENT_TYPE = "application/octet-stream"
 ACCEPTED = ("accepted", "duplicate")
@@ -95,7 +95,7 @@ def checked(url: str) -> str:
 
 def send(url: str, reports: Sequence[bytes], *, timeout: float, exchange: Exchange = exchange) -> list[bool]:
     """Whether each report counts; raises where the collector must be asked again later."""
-    answer = exchange(url, frame(reports), timeout)
+    answer = exchange(url, to_frames(reports), timeout)
     if 200 <= answer.status < 300:
         return _statuses(answer.body, len(reports))
     if answer.status == _TOO_LARGE and len(reports) > 1:
@@ -109,26 +109,18 @@ def send(url: str, reports: Sequence[bytes], *, timeout: float, exchange: Exchan
     )
 
 
-def frame(reports: Sequence[bytes]) -> bytes:
-    """Each report behind its length.
-
-    >>> frame([b"ab", b"c"]).hex()
-    '0200000061620100000063'
-    """
-    return b"".join(struct.pack("<I", len(report)) + report for report in reports)
-
-
 def fetch_campaign(url: str, *, timeout: float = 10.0, exchange: Exchange = exchange) -> Campaign:
     """The campaign at an address that ends with its id; one with another hash is refused.
 
-    The collector answers {"campaign": {fields}, ...}.
+    The collector answers `Campaign.device_config`; `campaign` may be its canonical text or its fields.
     """
     _, wanted = split_address(url)
     answer = exchange(url, None, timeout)
     if answer.status != 200:
         raise TransportError(f"expected a campaign from {urlsplit(url).netloc}, got status {answer.status}")
     try:
-        campaign = Campaign.from_fields(json.loads(answer.body)["campaign"])
+        said = json.loads(answer.body)["campaign"]
+        campaign = Campaign.from_fields(json.loads(said) if isinstance(said, str) else said)
     except (ValueError, KeyError, TypeError):
         raise CampaignError(f"what {urlsplit(url).netloc} sent is no campaign") from None
     if campaign.id != wanted:

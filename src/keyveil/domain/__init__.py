@@ -1,7 +1,7 @@
 """What a user may hold: keys, value ranges, records; and how one signed key is drawn from a record."""
 
 from keyveil.domain.keys import OTHER, Domain
-from keyveil.domain.record import FULL_LEVEL, HALF_LEVEL, Pair, Record, level_of
+from keyveil.domain.record import DUMMY, FULL_LEVEL, HALF_LEVEL, Pair, Record, level_of
 from keyveil.domain.sampling import (
     pick,
     round_to_sign,
@@ -13,6 +13,7 @@ from keyveil.domain.sampling import (
 )
 
 __all__ = [
+    "DUMMY",
     "FULL_LEVEL",
     "HALF_LEVEL",
     "OTHER",

@@ -84,7 +84,15 @@ class Domain:
             code = self.code_of(name)
             if code is not None and value == value:  # NaN is the one number that differs from itself
                 units.setdefault(code, []).append(self.to_unit(value))
-        return Record.from_levels((code, level_of(sum(vs) / len(vs))) for code, vs in units.items())
+        return Record.from_levels((code, level_of(_mean(vs))) for code, vs in units.items())
+
+
+def _mean(units: list[float]) -> float:
+    """Added in one order and one by one, so that every device and language rounds alike."""
+    total = 0.0
+    for unit in sorted(units):
+        total += unit
+    return total / len(units)
 
 
 def _checked_range(value_range: Sequence[float]) -> tuple[float, float]:

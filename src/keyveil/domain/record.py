@@ -11,7 +11,7 @@ Records are private: they print as `<private record>` and do not pickle.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
 from keyveil.errors import RecordError
@@ -26,6 +26,11 @@ class Pair(NamedTuple):
 
     code: int
     level: int
+
+
+_FILLED = 8
+# Stands where padding was sampled: no key has its code, its value is the middle.
+DUMMY = Pair(-1, HALF_LEVEL)
 
 
 def level_of(value: float) -> int:
@@ -48,6 +53,14 @@ class Record:
     """
 
     pairs: tuple[Pair, ...]
+    _slots: tuple[Pair, ...] = field(init=False, compare=False, hash=False)
+    _levels: dict[int, int] = field(init=False, compare=False, hash=False)
+
+    def __post_init__(self) -> None:
+        # Filled up with codes that no key has: a look-up in a short record takes as long as in another.
+        fillers = range(-1, len(self.pairs) - _FILLED - 1, -1)
+        object.__setattr__(self, "_slots", (*self.pairs, DUMMY))
+        object.__setattr__(self, "_levels", dict(self.pairs) | dict.fromkeys(fillers, HALF_LEVEL))
 
     @classmethod
     def of(cls, values: dict[int, float]) -> Record:
@@ -61,7 +74,11 @@ class Record:
 
     def level(self, code: int) -> int | None:
         """The level of a key's value, or None where the key is not held."""
-        return next((pair.level for pair in self.pairs if pair.code == code), None)
+        return self._levels.get(code)
+
+    def slot(self, place: int) -> Pair:
+        """The pair at a place, or DUMMY behind the last; the same steps for both."""
+        return self._slots[min(place, len(self.pairs))]
 
     def __repr__(self) -> str:
         return "<private record>"

@@ -45,16 +45,16 @@ def words_before(choice: int, choices: int, word_bits: int = WORD_BITS) -> int:
     return -(-(choice << word_bits) // choices)
 
 
-def sample_pair(record: Record, pairs_per_user: int, word: int, word_bits: int = WORD_BITS) -> Pair | None:
-    """The sampled pair, or None where a dummy was sampled.
+def sample_pair(record: Record, pairs_per_user: int, word: int, word_bits: int = WORD_BITS) -> Pair:
+    """The sampled pair, or DUMMY; the same steps for both.
 
     >>> sample_pair(Record.of({5: 1.0}), 2, 0).code
     5
-    >>> sample_pair(Record.of({5: 1.0}), 2, 2**64 - 1) is None
-    True
+    >>> sample_pair(Record.of({5: 1.0}), 2, 2**64 - 1) .code
+    -1
     """
     slot = pick(word, max(len(record.pairs), pairs_per_user), word_bits)
-    return record.pairs[slot] if slot < len(record.pairs) else None
+    return record.slot(slot)
 
 
 def sampling_law(

@@ -6,7 +6,8 @@ on a grid). `unary`, `response` and `indexed` are the shapes of a signed report;
 report values, `broadcast` is a later round of PrivKVM, `keys_only` asks about keys by one of the
 `oracles`, `bucket` hashes whole records, `apart` holds the baselines that perturb keys and values
 apart, `values` the value mechanisms without keys. `moments` says how unsure a signed report leaves
-a key's frequency and mean.
+a key's frequency and mean. `device` makes the report that is sent, `describe` says a
+mechanism's integers to devices in other languages.
 """
 
 from keyveil.mechanisms.apart import Apart
@@ -15,6 +16,8 @@ from keyveil.mechanisms.boundary_bits import IndexedBoundaryBits
 from keyveil.mechanisms.broadcast import BroadcastIndex
 from keyveil.mechanisms.bucket import Bucket
 from keyveil.mechanisms.channel import Channel, Exactness, Number
+from keyveil.mechanisms.describe import describe
+from keyveil.mechanisms.device import make_report
 from keyveil.mechanisms.indexed import SampledIndex
 from keyveil.mechanisms.keys_only import EncodedOracle, OwnKey, OwnSign, PopularSize, RecordSize, SizeClass
 from keyveil.mechanisms.levels import Levels
@@ -68,5 +71,7 @@ __all__ = [
     "WindowResponse",
     "Witness",
     "build",
+    "describe",
     "find",
+    "make_report",
 ]

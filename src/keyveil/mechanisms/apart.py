@@ -36,7 +36,7 @@ from keyveil.mechanisms.base import (
 from keyveil.mechanisms.channel import Exactness, Number
 from keyveil.mechanisms.oracles import Bits, Response
 from keyveil.mechanisms.values import Harmony
-from keyveil.report import Row
+from keyveil.report import Layout, Row, Symbol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,16 +93,16 @@ class Apart(Calibration, AsksEverybody):
         l = self.pairs_per_user
         return range(min(l, self.n_keys)), range(l, min(2 * l, self.n_keys))
 
-    def answers(self) -> Iterator[tuple[int, ...]]:
+    def answers(self) -> Iterator[Answer]:
         """Every answer about the key with both signs."""
         return (self._join(key, sign) for key in self.oracle.answers() for sign in (1, -1))
 
-    def probability(self, answer: Sequence[int], record: Record) -> Fraction:
+    def probability(self, answer: Answer, record: Record) -> Fraction:
         """Given the sampled pair, key and sign are independent."""
         key, sign = self._split(answer)
         return self._mix(record, sign, lambda symbol: self.oracle.probability(key, symbol))
 
-    def lift(self, answer: Sequence[int], record: Record) -> Fraction:
+    def lift(self, answer: Answer, record: Record) -> Fraction:
         """The oracle's lift times the sign's chance, mixed."""
         key, sign = self._split(answer)
         return self._mix(record, sign, lambda symbol: self.oracle.lift(key, symbol))
@@ -125,30 +125,32 @@ class Apart(Calibration, AsksEverybody):
         return 3 + self.oracle.n_words
 
     @property
-    def layout(self) -> Row:
-        """The oracle's answer, and the sign as one more number."""
+    def layout(self) -> Layout:
+        """The oracle's answer with the sign: twice the symbol and one for +, or one bit more."""
         if isinstance(self.oracle, Response):
-            return Row(2, self.oracle.n_symbols)
+            return Symbol(2 * self.oracle.n_symbols)
         return Row(self.oracle.n_symbols + 1, 2)
 
-    def perturb(self, record: Record, words: Sequence[int]) -> tuple[int, ...]:
+    def perturb(self, record: Record, words: Sequence[int]) -> Answer:
         """The oracle's answer and a sign."""
-        slot, rounding, word, *rest = words
+        slot, rounding, word = words[:3]
         sampled = sample_pair(record, self.pairs_per_user, slot, self.word_bits)
-        symbol, level = (self.n_keys, HALF_LEVEL) if sampled is None else sampled
-        return self._join(self.oracle.perturb(symbol, rest), self.sign.draw(level, rounding, word))
+        symbol = sampled.code if sampled.code >= 0 else self.n_keys
+        return self._join(
+            self.oracle.perturb(symbol, words[3:]), self.sign.draw(sampled.level, rounding, word)
+        )
 
-    def _join(self, key: Answer, sign: int) -> tuple[int, ...]:
-        return (key, int(sign > 0)) if isinstance(self.oracle, Response) else (*key, int(sign > 0))
+    def _join(self, key: Answer, sign: int) -> Answer:
+        return 2 * key + (sign > 0) if isinstance(self.oracle, Response) else (*key, int(sign > 0))
 
-    def _split(self, answer: Sequence[int]) -> tuple[Answer, int]:
+    def _split(self, answer: Answer) -> tuple[Answer, int]:
         """The oracle's answer, and +1 or -1."""
-        key = answer[0] if isinstance(self.oracle, Response) else answer[:-1]
-        return key, 1 if answer[-1] else -1
+        key, up = divmod(answer, 2) if isinstance(self.oracle, Response) else (answer[:-1], answer[-1])
+        return key, 1 if up else -1
 
     # --- the collector's side ---
 
-    def ticks(self, answer: Sequence[int]) -> Iterator[Tick]:
+    def ticks(self, answer: Answer) -> Iterator[Tick]:
         """The sign counts for every key that the answer supports."""
         key, sign = self._split(answer)
         for code in range(self.n_keys):
@@ -156,7 +158,7 @@ class Apart(Calibration, AsksEverybody):
             if self.oracle.supports(key, code):
                 yield ("plus" if sign > 0 else "minus"), (code,)
 
-    def resembles(self, answer: Sequence[int], witness: Witness) -> bool:
+    def resembles(self, answer: Answer, witness: Witness) -> bool:
         """What the witness's answer says of both records' keys, and the sign."""
         (key, sign), (told, told_sign) = self._split(answer), self._split(witness.answer)
         return sign == told_sign and all(

@@ -90,10 +90,17 @@ class Mechanism(Protocol):
     def layout(self) -> Layout:
         """The answer's form on the wire."""
 
+    @property
+    def public_word(self) -> int | None:
+        """Which word must not be the device's choice but follow from the report's public id; often none."""
+
     def perturb(self, record: Record, words: Sequence[int]) -> Answer:
         """The answer for `record` when the entropy source yields `words`."""
 
     # --- the collector's side ---
+
+    def follows(self, answer: Answer, word: int) -> bool:
+        """Whether the part of an answer that the public word decides is the one that `word` gives."""
 
     @property
     def a(self) -> Fraction:
@@ -195,6 +202,15 @@ class Calibration:
     def calibrate(cls, ask: Ask) -> Self:
         """The instance for a checked request."""
         raise TypeError(f"{cls.__name__} is a shape of reports, not a mechanism; it has no calibration")
+
+    @property
+    def public_word(self) -> int | None:
+        """None: all words are the device's own."""
+        return None
+
+    def follows(self, answer: Answer, word: int) -> bool:
+        """Nothing in an answer is decided by a public word."""
+        return True
 
 
 class ThroughChannel:

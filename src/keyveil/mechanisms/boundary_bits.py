@@ -136,14 +136,14 @@ class IndexedBoundaryBits(Calibration, AsksOneKey):
 
     def perturb(self, record: Record, words: Sequence[int]) -> int:
         """Index, and 0 for "not held" or 1 + the bits as a binary number."""
-        choice, boundary, word, *rest = words
+        choice, boundary, word = words[:3]
         index = pick(choice, self.n_keys, self.word_bits)
         level = record.level(index)
         if level is None:
             place, said = pick(boundary, self.bins, self.word_bits), (1 << self.word_bits) - self.held
         else:
             place, said = round_to_boundary(level, self.bins, boundary, self.word_bits), self.held
-        shown = self.bits.perturb(place, rest)
+        shown = self.bits.perturb(place, words[3:])
         symbol = 1 + sum(bit << p for p, bit in enumerate(shown)) if word < said else 0
         return self._symbols * index + symbol
 

@@ -24,7 +24,8 @@ dummy's bucket comes from a word, so its g chances differ by one word in 2**64; 
 move T by that much and no further. A record of s > l pairs keeps l of them: its keys count l/s each.
 
 The hash is public and must not be the device's choice: who may choose it can hit many targets at
-once. The first word decides the cohort; a collector derives it from the report's public number.
+once. The first word decides the cohort, and it is the public word of the report's id
+(`report.public_word`); a collector refuses a report of another cohort.
 With R cohorts, users of one cohort share collisions, which adds
 
     sum(share(x)**2 for the other symbols x) / ((g - 1) R)
@@ -168,14 +169,14 @@ class Bucket(Calibration):
 
     def symbol_bucket(self, cohort: int, code: int, sign: int) -> int:
         """The public hash of a signed key."""
+        free = bucket_of(cohort, 2 * code + (sign < 0), self.buckets)
+        if not self.tie:
+            return free
+        # All hashes, whatever the sign: the time tells nothing.
         plus = bucket_of(cohort, 2 * code, self.buckets)
-        if sign > 0:
-            return plus
-        if self.tie and bucket_of(cohort, ~code, TIE_WORDS) < abs(self.tie):
-            if self.tie > 0:
-                return plus
-            return (plus + 1 + bucket_of(cohort, 2 * code + 1, self.buckets - 1)) % self.buckets
-        return bucket_of(cohort, 2 * code + 1, self.buckets)
+        apart = (plus + 1 + bucket_of(cohort, 2 * code + 1, self.buckets - 1)) % self.buckets
+        is_tied = sign < 0 and bucket_of(cohort, ~code, TIE_WORDS) < abs(self.tie)
+        return (plus if self.tie > 0 else apart) if is_tied else free
 
     @property
     def loss(self) -> Fraction:
@@ -274,21 +275,25 @@ class Bucket(Calibration):
         """Cohort and bucket as one number."""
         return Symbol(self.cohorts * self.buckets)
 
+    @property
+    def public_word(self) -> int | None:
+        """The cohort's."""
+        return 0
+
     def perturb(self, record: Record, words: Sequence[int]) -> int:
         """Cohort * buckets + bucket."""
         l, bits = self.pairs_per_user, self.word_bits
         cohort = pick(words[0], self.cohorts, bits)
-        pairs = record.pairs
-        if len(pairs) > l:
-            pairs = _take(pairs, [pick(words[1 + i], len(pairs) - i, bits) for i in range(l)])
+        if len(record.pairs) > l:
+            places = [pick(words[1 + i], len(record.pairs) - i, bits) for i in range(l)]
+            record = Record(_take(record.pairs, places))
         owned = set()
         for place in range(l):
-            word = words[1 + l + place]
-            if place < len(pairs):
-                code, level = pairs[place]
-                owned.add(self.symbol_bucket(cohort, code, round_to_sign(level, word, bits)))
-            else:
-                owned.add(pick(word, self.buckets, bits))
+            pair, word = record.slot(place), words[1 + l + place]
+            # Dummies are hashed too, like key 0, so that they take as long as pairs.
+            own = self.symbol_bucket(cohort, max(pair.code, 0), round_to_sign(pair.level, word, bits))
+            dummy = pick(word, self.buckets, bits)
+            owned.add(own if pair.code >= 0 else dummy)
         return cohort * self.buckets + self._tell(sorted(owned), words[-1])
 
     def _tell(self, owned: list[int], word: int) -> int:
@@ -304,6 +309,10 @@ class Bucket(Calibration):
         return bucket
 
     # --- the collector's side ---
+
+    def follows(self, answer: int, word: int) -> bool:
+        """The cohort is the one that the word gives."""
+        return answer // self.buckets == pick(word, self.cohorts, self.word_bits)
 
     @property
     def a(self) -> Fraction:

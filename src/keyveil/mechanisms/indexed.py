@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from keyveil.domain import Record, pick, round_to_sign, rounding_law, words_for
+from keyveil.domain import HALF_LEVEL, Record, pick, round_to_sign, rounding_law, words_for
 from keyveil.mechanisms.base import AsksOneKey, Calibration, ThroughChannel, Tick, Witness, check_size
 from keyveil.mechanisms.channel import Channel, Exactness, Number
 from keyveil.mechanisms.moments import Moments
@@ -91,9 +91,10 @@ class SampledIndex(Calibration, ThroughChannel, AsksOneKey):
         bits = self.channel.word_bits
         index = pick(choice, self.n_keys, bits)
         level = record.level(index)
-        if level is None:
-            return 3 * index + self.channel.hear_other(word)
-        return 3 * index + self.channel.hear_own(round_to_sign(level, rounding, bits), word)
+        sign = round_to_sign(HALF_LEVEL if level is None else level, rounding, bits)
+        # Both rows, whoever asks: the time tells nothing.
+        other, own = self.channel.hear_other(word), self.channel.hear_own(sign, word)
+        return 3 * index + (other if level is None else own)
 
     # --- the collector's side ---
 

@@ -60,7 +60,7 @@ class OwnKey:
     def draw(self, record: Record, word: int, word_bits: int) -> int:
         """A held key's code, or n_keys."""
         sampled = sample_pair(record, 1, word, word_bits)
-        return self.n_keys if sampled is None else sampled.code
+        return sampled.code if sampled.code >= 0 else self.n_keys
 
     def law(self, record: Record, word_bits: int) -> Mapping[int, Fraction]:
         """1/s for each of s held keys."""
@@ -261,6 +261,15 @@ class EncodedOracle(Calibration, AsksEverybody):
     def layout(self) -> Layout:
         """The oracle's."""
         return self.oracle.layout
+
+    @property
+    def public_word(self) -> int | None:
+        """The one of a hash, behind the encoder's."""
+        return 1 if isinstance(self.oracle, Hashed) else None
+
+    def follows(self, answer: Answer, word: int) -> bool:
+        """The hash is the one that the word gives."""
+        return self.oracle.follows(answer, word) if isinstance(self.oracle, Hashed) else True
 
     def perturb(self, record: Record, words: Sequence[int]) -> Answer:
         """The oracle's answer about the record's symbol."""

@@ -9,7 +9,8 @@
 Support counts (reports that speak for a symbol) have mean n (b + (a - b) share), so debiasing is one
 subtraction and one division, whatever the oracle. The loss needs no assumption on the hash.
 
-OLH's hash is one of `cohorts` public ones, drawn by the device and sent in clear. With ideal hashing
+OLH's hash is one of `cohorts` public ones, sent in clear; its word is public too (`report.public_word`),
+for who may choose a hash can hit many targets at once. With ideal hashing
 supports are those of a unary encoding with (a, b) = (keep, 1/g).
 
 [OUE, OLH] Wang, Blocki, Li, Jha: Locally Differentially Private Protocols for Frequency Estimation,
@@ -29,8 +30,8 @@ from keyveil.domain import pick, words_for
 from keyveil.errors import MechanismError
 from keyveil.mechanisms.base import Answer
 from keyveil.mechanisms.values import WindowResponse
-from keyveil.numerics import WORD_BITS, ceil_div, exp_below, parse_epsilon
-from keyveil.report import Layout, Row, Symbol
+from keyveil.numerics import WORD_BITS, at_least, ceil_div, exp_below, parse_epsilon, planes
+from keyveil.report import Layout, Row, Symbol, spread_bits
 
 COHORTS = 1 << 16
 _MASK = (1 << 64) - 1
@@ -227,11 +228,12 @@ class Bits:
         return self.a / self.b if answer[symbol] else (1 - self.a) / (1 - self.b)
 
     def perturb(self, symbol: int, words: Sequence[int]) -> tuple[int, ...]:
-        """Every bit by its own word."""
-        other = self.other
-        answer = [int(word < other) for word in words]
-        answer[symbol] = int(words[symbol] < self.own)
-        return tuple(answer)
+        """Every bit by its own number; the words are read as planes of bits, see `numerics.words`."""
+        n = self.n_symbols
+        sliced, everywhere, here = planes(words, self.word_bits), (1 << n) - 1, 1 << symbol | 1 << n
+        silent, own_silent = at_least(sliced, self.other), at_least(sliced, self.own)
+        silent ^= (silent ^ own_silent) & here
+        return spread_bits(silent & everywhere ^ everywhere, n)
 
     def supports(self, answer: Sequence[int], symbol: int) -> bool:
         """The symbol's bit shows."""
@@ -310,8 +312,12 @@ class Hashed:
         cohort, bucket = divmod(answer, self.buckets)
         return self.response.probability(bucket, bucket_of(cohort, symbol, self.buckets))
 
+    def follows(self, answer: int, word: int) -> bool:
+        """The cohort is the one that the word gives."""
+        return answer // self.buckets == pick(word, self.cohorts, self.word_bits)
+
     def perturb(self, symbol: int, words: Sequence[int]) -> int:
-        """Cohort * buckets + noisy bucket."""
+        """Cohort * buckets + noisy bucket; the cohort by the first word."""
         choice, word = words
         cohort = pick(choice, self.cohorts, self.word_bits)
         bucket = bucket_of(cohort, symbol, self.buckets)

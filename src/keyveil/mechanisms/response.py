@@ -117,7 +117,8 @@ class SignedResponse(PaddedSampling):
         bits, c = self.channel.word_bits, self.channel
         sampled = sample_pair(record, self.pairs_per_user, slot, bits)
         padding = self.n_keys + pick(dummy, self.pairs_per_user, bits)
-        key, level = (padding, HALF_LEVEL) if sampled is None else sampled
+        code, level = sampled.code, sampled.level
+        key = code if code >= 0 else padding
         heard = c.hear_own(round_to_sign(level, rounding, bits), word)
         if heard != ABSENT:
             return 2 * key + (heard == MINUS)

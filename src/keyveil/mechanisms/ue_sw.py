@@ -194,7 +194,7 @@ class UeSw(Calibration, ThroughChannel, AsksEverybody):
         answer = [channel.hear_other(word) for word in positions]
         sampled = sample_pair(record, self.pairs_per_user, slot, bits)
         padding = self.n_keys + pick(dummy, self.pairs_per_user, bits)
-        code, level = (padding, 0) if sampled is None else sampled
+        code, level = (sampled.code, sampled.level) if sampled.code >= 0 else (padding, 0)
         answer[code] = channel.hear_own(bin_of(level, self.bins), positions[code])
         return tuple(answer)
 

@@ -14,7 +14,9 @@ Relative to a vector of pure noise, a report of signs y is more likely by
 A lift is an average of L's, so the loss is max L / min L, whatever l and d; it is reached when
 d >= 2l (or when a wrong sign is the rarest event: d >= l).
 
-Words: slot, rounding, then one per key.
+Words: slot, rounding, then one per key. The last n_keys words are read as planes of bits
+(`numerics.words`), so that all positions are drawn in as many steps as a word has bits: every position
+through both rows, and the sampled key's bit chooses between them.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from fractions import Fraction
 
 from keyveil.domain import Record, round_to_sign, rounding_law, sample_pair, sampling_law
 from keyveil.mechanisms.base import PaddedSampling, Tick, Witness, record_codes
-from keyveil.report import ABSENT, MINUS, PLUS, Trits
+from keyveil.numerics import at_least, planes
+from keyveil.report import ABSENT, MINUS, PLUS, Trits, join_trits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,16 +95,21 @@ class SignedUnary(PaddedSampling):
 
     def perturb(self, record: Record, words: Sequence[int]) -> bytes:
         """One symbol per key."""
-        bits, fake = self.channel.word_bits, self.channel.fake
-        fakes = 2 * fake
-        slot, rounding, *positions = words
-        # hear_other, written out: a call per key would triple the time of a report.
-        answer = bytearray(PLUS if w < fake else MINUS if w < fakes else ABSENT for w in positions)
-        sampled = sample_pair(record, self.pairs_per_user, slot, bits)
-        if sampled is not None:
-            sign = round_to_sign(sampled.level, rounding, bits)
-            answer[sampled.code] = self.channel.hear_own(sign, positions[sampled.code])
-        return bytes(answer)
+        c, d, bits = self.channel, self.n_keys, self.channel.word_bits
+        everywhere = (1 << d) - 1
+        sampled = sample_pair(record, self.pairs_per_user, words[0], bits)
+        sliced = planes(words[2:], bits)
+        not_plus, silent = at_least(sliced, c.fake), at_least(sliced, 2 * c.fake)
+        not_right, own_silent = at_least(sliced, c.keep), at_least(sliced, c.keep + c.flip)
+        plus, minus = not_plus ^ everywhere, not_plus & (silent ^ everywhere)
+        own = not_right ^ everywhere, not_right & (own_silent ^ everywhere)
+        is_minus = round_to_sign(sampled.level, words[1], bits) < 0
+        # The sampled key's bit, none for a dummy's code of -1. The bit that goes before it, behind the last
+        # key, makes every step as long as any other.
+        here = (2 << d | 1) << sampled.code + 1 >> 1
+        plus ^= (plus ^ own[is_minus]) & here
+        minus ^= (minus ^ own[not is_minus]) & here
+        return join_trits(plus & everywhere, minus & everywhere, d)
 
     # --- the collector's side ---
 

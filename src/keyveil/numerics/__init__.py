@@ -11,17 +11,21 @@ from keyveil.numerics.probability import (
     parse_epsilon,
     rounded_up,
 )
+from keyveil.numerics.words import Words, at_least, planes
 
 __all__ = [
     "CONFIDENCE",
     "WORD_BITS",
     "Entropy",
     "InsecureSeededEntropy",
+    "Words",
+    "at_least",
     "ceil_div",
     "epsilon_above",
     "exp_below",
     "log_above",
     "parse_epsilon",
+    "planes",
     "rounded_up",
     "system_entropy",
     "two_sided_z",

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import os
 import random
-import struct
 from collections.abc import Callable, Sequence
 
 from keyveil.numerics.probability import WORD_BITS
+from keyveil.numerics.words import Words
 
 Entropy = Callable[[int], Sequence[int]]
 
 
-def system_entropy(n_words: int) -> Sequence[int]:
+def system_entropy(n_words: int) -> Words:
     """`n_words` words from the operating system, safe after a fork.
 
     >>> len(system_entropy(3))
     3
     """
-    return struct.unpack(f"<{n_words}Q", os.urandom(8 * n_words))
+    return Words(os.urandom(8 * n_words))
 
 
 class InsecureSeededEntropy:
@@ -39,4 +39,6 @@ class InsecureSeededEntropy:
 
     def __call__(self, n_words: int) -> Sequence[int]:
         """`n_words` words that the seed alone decides."""
+        if self._word_bits == WORD_BITS:
+            return Words(self._generator.randbytes(8 * n_words))
         return [self._generator.getrandbits(self._word_bits) for _ in range(n_words)]

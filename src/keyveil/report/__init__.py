@@ -1,13 +1,16 @@
-"""What crosses the wire: byte layouts and the envelope. Knows nothing of the rest of keyveil."""
+"""What crosses the wire: byte layouts, the envelope, batches. Knows nothing of the rest of keyveil."""
 
-from keyveil.report.layout import ABSENT, MINUS, PLUS, Layout, Row, Symbol, Trits
-from keyveil.report.wire import CAMPAIGN_BYTES, HEADER_BYTES, REPORT_ID_BYTES, Envelope
+from keyveil.report.frames import LARGEST_FRAME, MOST_FRAMES, frame, read_frames, to_frames
+from keyveil.report.layout import ABSENT, MINUS, PLUS, Layout, Row, Symbol, Trits, join_trits, spread_bits
+from keyveil.report.wire import CAMPAIGN_BYTES, HEADER_BYTES, REPORT_ID_BYTES, Envelope, public_word
 
 __all__ = [
     "ABSENT",
     "CAMPAIGN_BYTES",
     "HEADER_BYTES",
+    "LARGEST_FRAME",
     "MINUS",
+    "MOST_FRAMES",
     "PLUS",
     "REPORT_ID_BYTES",
     "Envelope",
@@ -15,4 +18,10 @@ __all__ = [
     "Row",
     "Symbol",
     "Trits",
+    "frame",
+    "join_trits",
+    "public_word",
+    "read_frames",
+    "spread_bits",
+    "to_frames",
 ]

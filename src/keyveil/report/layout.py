@@ -19,8 +19,11 @@ from keyveil.errors import Refusal, ReportRejected
 ABSENT, PLUS, MINUS = 0, 1, 2
 
 _DIGITS = bytes.maketrans(bytes(range(4)), b"0123")
+_BITS = bytes.maketrans(b"01", bytes((0, 1)))
 # _PLACES[i] maps a byte to the trit in its i-th pair of bits.
 _PLACES = [bytes((byte >> (2 * place)) & 3 for byte in range(256)) for place in range(4)]
+# The letters "0" and "1" are 48 and 49; one of each plane and one twice make 144 + code.
+_CODES = bytes((letters - 144) % 256 for letters in range(256))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,8 @@ class Row:
 
     def encode(self, answer: tuple[int, ...]) -> bytes:
         """All numbers as one binary numeral, the last first."""
+        if self.size == 2:
+            return int(bytes(answer[::-1]).translate(_DIGITS), 2).to_bytes(self.n_bytes, "little")
         numeral = "".join(f"{number:0{self.bits}b}" for number in reversed(answer))
         return int(numeral, 2).to_bytes(self.n_bytes, "little")
 
@@ -127,6 +132,26 @@ class Symbol:
 
 
 Layout = Trits | Row | Symbol
+
+
+def join_trits(plus: int, minus: int, length: int) -> bytes:
+    """Codes from two planes of bits, the first code in the lowest; no bit may be set in both.
+
+    >>> list(join_trits(0b10001, 0b00010, 5))
+    [1, 2, 0, 0, 1]
+    """
+    ones = int.from_bytes(f"{plus:0{length}b}".encode(), "big")
+    twos = int.from_bytes(f"{minus:0{length}b}".encode(), "big")
+    return (ones + 2 * twos).to_bytes(length, "little").translate(_CODES)
+
+
+def spread_bits(plane: int, length: int) -> tuple[int, ...]:
+    """The lowest `length` bits of a number, the lowest first.
+
+    >>> spread_bits(0b10001, 5)
+    (1, 0, 0, 0, 1)
+    """
+    return tuple(f"{plane:0{length}b}".encode()[::-1].translate(_BITS))
 
 
 def _check_length(payload: bytes, expected: int) -> None:

@@ -26,7 +26,7 @@ from keyveil.mechanisms import (
     UeSw,
     Wave,
 )
-from keyveil.report import ABSENT, MINUS, PLUS, Envelope, Layout, Row, Symbol, Trits
+from keyveil.report import ABSENT, MINUS, PLUS, Envelope, Layout, Row, Symbol, Trits, public_word
 from keyveil.tally.hashing import signed_supports, supports
 from keyveil.tally.tally import Counts, Tally
 
@@ -41,7 +41,7 @@ def tally_reports(
 ) -> Tally:
     """The tally of the reports that answer one round of one campaign; refuses the first that does not."""
     total = count(mechanism, [], question=question)
-    payloads = (_payload(report, tag, round, position) for position, report in enumerate(reports))
+    payloads = (_payload(mechanism, report, tag, round, place) for place, report in enumerate(reports))
     for block in _blocks(payloads):
         total += count(mechanism, block, question=question)
     return total
@@ -142,16 +142,17 @@ def _(mechanism: Bucket, payloads: Sequence[bytes]) -> Cells:
 
 @count_answers.register
 def _(mechanism: Apart, payloads: Sequence[bytes]) -> Cells:
-    rows, d = _rows(mechanism.layout, payloads), mechanism.n_keys
-    positive = rows[:, -1] == 1
-    if isinstance(mechanism.oracle, Response):
-        up, down = (np.bincount(rows[mask, 0], minlength=d + 1) for mask in (positive, ~positive))
+    d, layout = mechanism.n_keys, mechanism.layout
+    if isinstance(layout, Symbol):
+        down, up = _histogram(layout, payloads).reshape(-1, 2).T
     else:
-        up, down = (rows[mask, :-1].sum(axis=0) for mask in (positive, ~positive))
+        assert isinstance(layout, Row)
+        rows = _rows(layout, payloads)
+        up, down = (rows[rows[:, -1] == sign, :-1].sum(axis=0) for sign in (1, 0))
     return {"plus": up[:d], "minus": down[:d], "asked": np.full(d, len(payloads))}
 
 
-def _payload(report: bytes, tag: bytes, round: int, position: int) -> bytes:
+def _payload(mechanism: Mechanism, report: bytes, tag: bytes, round: int, position: int) -> bytes:
     envelope = Envelope.from_bytes(report)
     if envelope.campaign != tag:
         raise ReportRejected(
@@ -161,6 +162,12 @@ def _payload(report: bytes, tag: bytes, round: int, position: int) -> bytes:
         raise ReportRejected(
             Refusal.WRONG_ROUND, f"report {position} answers round {envelope.round}, this is round {round}"
         )
+    if mechanism.public_word is not None:
+        answer = mechanism.layout.decode(envelope.payload)
+        if not mechanism.follows(answer, public_word(tag, round, envelope.report_id)):
+            raise ReportRejected(
+                Refusal.WRONG_COHORT, f"report {position} tells a hash that its id does not give"
+            )
     return envelope.payload
 
 

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from keyveil import mechanisms
 from keyveil.audit import closed_form_loss, enumerate_loss, enumeration_size
 from keyveil.domain import Record
-from keyveil.errors import MechanismError
+from keyveil.errors import MechanismError, Refusal, ReportRejected
 from keyveil.mechanisms import (
     Allocation,
     Calibrated,
@@ -146,6 +146,39 @@ def wire_round_trips(cls: type[Calibrated]) -> None:
             assert layout.decode(payload) == answer, f"{mechanism}: an answer does not survive the wire"
 
 
+def wire_refuses_all_else(cls: type[Calibrated]) -> None:
+    """Of all byte strings of a report's length, those that decode are the answers."""
+    tried = 0
+    for mechanism in _enumerable(cls, ("1",), ((1, 1), (2, 1), (3, 2))):
+        layout, seen = mechanism.layout, set()
+        if layout.n_bytes > 2:
+            continue
+        tried += 1
+        for number in range(1 << (8 * layout.n_bytes)):
+            try:
+                seen.add(layout.decode(number.to_bytes(layout.n_bytes, "little")))
+            except ReportRejected as refusal:
+                assert refusal.code is Refusal.NOT_CANONICAL, f"{mechanism}: {refusal}"  # noqa: PT017
+        assert seen == set(mechanism.answers()), f"{mechanism}: what decodes is not what can be answered"
+    assert tried, f"{cls.__name__}: no instance has reports of at most two bytes"
+
+
+def public_word_decides_alone(cls: type[Calibrated]) -> None:
+    """An answer follows the public word behind it whatever the other words and the record are."""
+    entropy = InsecureSeededEntropy(3)
+    for mechanism in _instances(cls, ("1",), ((7, 1), (7, 3))):
+        place = mechanism.public_word
+        for record in _records(mechanism.n_keys):
+            words = list(entropy(mechanism.n_words))
+            answer = mechanism.perturb(record, words)
+            public = 0 if place is None else words[place]
+            assert mechanism.follows(answer, public), f"{mechanism}: the public word does not decide"
+            if place is not None:
+                # Half of all words away lies another half of the cohorts.
+                other = public ^ 1 << (mechanism.word_bits - 1)
+                assert not mechanism.follows(answer, other), f"{mechanism}: any public word will do"
+
+
 # --- the collector's side ---
 
 
@@ -248,6 +281,8 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
             sampler_is_kernel,
             length_tells_nothing,
             wire_round_trips,
+            wire_refuses_all_else,
+            public_word_decides_alone,
             frequency_is_unbiased,
             variance_is_exact,
             tally_counts_ticks,

@@ -1,0 +1,276 @@
+"""Write tests/vectors: what every implementation of a device must send, byte for byte.
+
+    python scripts/vectors.py            writes the files; the tests check that they are up to date
+
+One file a method and allocation. A suite is a device's config and cases: what a user holds, its record
+(code and level of each pair), random words (little endian, in hexadecimal), the report's id, the answer
+and the report; and the tally of all reports. The public word of a hash is not among the words: it
+follows from the id. `bad_*.json` hold what must be refused, and with which code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from keyveil import Campaign
+from keyveil.mechanisms import REGISTRY, SEVERAL_ROUNDS, make_report
+from keyveil.numerics import Words
+from keyveil.protocols import Round
+from keyveil.report import Envelope, Symbol, frame, to_frames
+
+FOLDER = Path(__file__).resolve().parent.parent / "tests" / "vectors"
+NAMES = (
+    "maps",
+    "mail",
+    "chess",
+    "Zürich",
+    "日本",
+    "a b",
+    "0",
+    "10",
+    "2",
+    "=cmd()",
+    *map(str, range(100, 170)),
+)
+
+# Keys, padding length, `other`: all codes in one plane word, more than two, and the smallest question.
+SIZES = ((10, 3, True), (70, 2, False), (1, 1, False))
+STAGES = ("privkvm", "privkvm-star", "ks-grr", "auto")
+
+
+def files() -> dict[str, str]:
+    """Every file and its text."""
+    texts = {}
+    for name in _methods():
+        suites = [suite(campaign, asked) for campaign in _campaigns(name) for asked in _rounds(campaign)]
+        texts[f"{name.replace(':', '_')}.json"] = _to_text({"method": name, "suites": suites})
+    for kind, cases in (("reports", bad_reports), ("frames", bad_frames), ("json", bad_json)):
+        texts[f"bad_{kind}.json"] = _to_text({"refuse": cases()})
+    return texts
+
+
+def suite(campaign: Campaign, round: Round) -> dict[str, Any]:
+    """One config, its cases and their tally."""
+    made = [case(campaign, round, number, held) for number, held in enumerate(_held(campaign))]
+    tally = campaign.tally([bytes.fromhex(one["report"]) for one in made], round)
+    return {
+        "config": config(campaign, round),
+        "cases": made,
+        "tally": {
+            "n_reports": tally.n_reports,
+            "cells": {name: cells.tolist() for name, cells in sorted(tally.cells.items())},
+        },
+    }
+
+
+def config(campaign: Campaign, round: Round) -> dict[str, Any]:
+    """What a device is told of a round."""
+    return campaign.device_config(round if campaign.has_several_rounds else None)
+
+
+def case(campaign: Campaign, round: Round, number: int, held: dict[str, float]) -> dict[str, Any]:
+    """What one device sends."""
+    label = f"{campaign.name}/{campaign.mechanism}/{round.number}/{number}"
+    record = round.narrow(campaign.domain.encode(held))
+    words = _words(label, round.mechanism.n_words)
+    report_id = hashlib.sha256(f"id {label}".encode()).digest()[:16]
+    report = make_report(
+        round.mechanism, record, words, tag=campaign.tag, round=round.number, report_id=report_id
+    )
+    answer = round.mechanism.layout.decode(Envelope.from_bytes(report).payload)
+    return {
+        "held": held,
+        "record": [[pair.code, str(pair.level)] for pair in record.pairs],
+        "words": words.data.hex(),
+        "report_id": report_id.hex(),
+        "answer": answer if isinstance(answer, int) else list(answer),
+        "report": report.hex(),
+    }
+
+
+def _methods() -> Iterator[str]:
+    for name, cls in REGISTRY.items():
+        if name not in SEVERAL_ROUNDS:
+            yield name
+            yield from (f"{name}:{allocation.value}" for allocation in cls.allocations[1:])
+    yield from STAGES
+
+
+def _campaigns(name: str) -> Iterator[Campaign]:
+    has_bins = any(kind in name for kind in ("ue-sw", "star"))
+    for n_keys, pairs_per_user, other in SIZES:
+        if n_keys > 1 or name not in STAGES:
+            yield Campaign(
+                name=f"vectors of {n_keys} keys",
+                epsilon=1.5,
+                keys=NAMES[:n_keys],
+                value_range=(-3.0, 60.0),
+                pairs_per_user=pairs_per_user,
+                mechanism=name,
+                other=other,
+                bins=7 if has_bins else None,
+                rounds=2 if name == "privkvm" else None,
+            )
+
+
+def _rounds(campaign: Campaign) -> Iterator[Round]:
+    if not campaign.has_several_rounds:
+        # A mechanism that is a round of a method has no method of its own.
+        yield Round(
+            protocol=campaign.mechanism,
+            campaign=campaign.id,
+            number=1,
+            purpose="vectors",
+            mechanism=campaign.build(),
+        )
+        return
+    for stage in campaign.protocol().stages():
+        keys = None if stage.keys is None else tuple(reversed(stage.keys))
+        yield replace(stage, keys=keys)
+
+
+def _held(campaign: Campaign) -> list[dict[str, float]]:
+    """Nothing, one pair, ends of the range and beyond, as many as l, all; unknown keys among them."""
+    names = campaign.keys
+    some = [names[place % len(names)] for place in (0, 3, 7)]
+    return [
+        {},
+        {names[0]: 12.25},
+        {names[-1]: 60.0},
+        {names[0]: -1e300, names[-1]: 1e300},
+        dict(zip(some, (-3.0, 0.1, 33.3), strict=True)),
+        {"unknown": 1.1, "stranger": 2.2, "third": 3.3, names[0]: 59.999},
+        {name: 60.0 * place / len(names) for place, name in enumerate(names)},
+        dict.fromkeys(names[: campaign.pairs_per_user], 28.5),
+    ]
+
+
+def bad_reports() -> list[dict[str, Any]]:
+    """Bytes that are no report of their campaign."""
+    cases: list[dict[str, Any]] = []
+    for name in ("pckv-ue", "pckv-grr", "kvue", "oue", "ue-sw", "krr-harmony", "bucket", "olh"):
+        campaign = next(iter(_campaigns(name)))
+        (asked,) = _rounds(campaign)
+        layout = asked.mechanism.layout
+        good = bytes.fromhex(case(campaign, asked, 0, {})["report"])
+        n = layout.n_bytes
+
+        def with_payload(payload: bytes, good: bytes = good, n: int = n) -> bytes:
+            return good[: len(good) - n] + payload
+
+        spoilt = {
+            "nothing at all": (b"", "wrong-length"),
+            "half a header": (good[:20], "wrong-length"),
+            "a byte too few": (good[:-1], "wrong-length"),
+            "a byte too many": (good + b"\0", "wrong-length"),
+            "version 0": (b"\0" + good[1:], "unknown-version"),
+            "version 2": (b"\2" + good[1:], "unknown-version"),
+            "another campaign": (good[:1] + bytes(16) + good[17:], "wrong-campaign"),
+            "another round": (good[:17] + b"\2\0" + good[19:], "wrong-round"),
+            "all bits set": (with_payload(b"\xff" * n), "not-canonical"),
+        }
+        if isinstance(layout, Symbol):
+            beyond = layout.size.to_bytes(n, "little")
+            spoilt["the first symbol that is none"] = (with_payload(beyond), "not-canonical")
+        elif 8 * n > layout.length * getattr(layout, "bits", 2):
+            beyond = good[-1] | 0x80
+            spoilt["a bit behind the last number"] = (good[:-1] + bytes([beyond]), "not-canonical")
+        if asked.mechanism.public_word is not None:
+            other_id = bytes(byte ^ 1 for byte in good[19:35])
+            spoilt["a hash of the device's choice"] = (good[:19] + other_id + good[35:], "wrong-cohort")
+        for why, (report, code) in spoilt.items():
+            cases.append(
+                {"why": why, "config": config(campaign, asked), "report": report.hex(), "code": code}
+            )
+    return cases
+
+
+def bad_frames() -> list[dict[str, Any]]:
+    """Streams that are no batch; at most 2 reports of at most 64 bytes are allowed."""
+    one = frame(bytes(40))
+    spoilt: dict[str, tuple[bytes, str]] = {
+        "a length cut short": (one + b"\1\0", "truncated-frame"),
+        "a report cut short": (one + one[:-1], "truncated-frame"),
+        "a length without a report": (b"\1\0\0\0", "truncated-frame"),
+        "a report too long": (frame(bytes(65)), "frame-too-large"),
+        "a length that fits no memory": (b"\xff\xff\xff\xff", "frame-too-large"),
+        "a report too many": (to_frames([b"", b"", b""]), "too-many-reports"),
+    }
+    return [
+        {"why": why, "largest": 64, "most": 2, "stream": stream.hex(), "code": code}
+        for why, (stream, code) in spoilt.items()
+    ]
+
+
+def bad_json() -> list[dict[str, Any]]:
+    """Texts that are no report."""
+    good = Envelope(campaign=bytes(16), round=1, report_id=bytes(range(16)), payload=b"\1\2\3\4").to_json()
+
+    def changed(**fields: Any) -> str:
+        return json.dumps(json.loads(good) | fields)
+
+    def without(name: str) -> str:
+        return json.dumps({key: value for key, value in json.loads(good).items() if key != name})
+
+    spoilt: dict[str, tuple[str, str]] = {
+        "nothing": ("", "not-json"),
+        "no JSON": (good[:-1], "not-json"),
+        "no object": ("[1]", "not-json"),
+        "too deep": ("[" * 3000, "not-json"),
+        "a field missing": (without("round"), "not-json"),
+        "a field too many": (changed(user="me"), "not-json"),
+        "a field twice": (good[:-1] + ', "round": 1}', "not-json"),
+        "a round in text": (changed(round="1"), "not-json"),
+        "a round that is a truth value": (changed(round=True), "not-json"),
+        "a round too large": (changed(round=65536), "not-canonical"),
+        "a negative round": (changed(round=-1), "not-canonical"),
+        "version 2": (changed(version=2), "unknown-version"),
+        "a short campaign": (changed(campaign="00"), "not-canonical"),
+        "capital digits": (changed(campaign="AB" * 16), "not-canonical"),
+        "spaces in an id": (changed(report_id="00 " * 10 + "00"), "not-canonical"),
+        "no base64": (changed(payload="%%%%"), "not-canonical"),
+        "unpadded base64": (changed(payload="AQIDBA"), "not-canonical"),
+        "loose bits in base64": (changed(payload="AQIDBB=="), "not-canonical"),
+    }
+    return [{"why": why, "text": text, "code": code} for why, (text, code) in spoilt.items()]
+
+
+def _words(label: str, n_words: int) -> Words:
+    """Words that the label alone decides: SHA-256 in counter mode."""
+    blocks = (hashlib.sha256(f"{label} {block}".encode()).digest() for block in range(n_words // 4 + 1))
+    return Words(b"".join(blocks)[: 8 * n_words])
+
+
+def _to_text(content: dict[str, Any]) -> str:
+    """JSON, one line a suite or case."""
+    dump: Callable[[Any], str] = lambda value: json.dumps(value, ensure_ascii=False)  # noqa: E731
+    lines = []
+    for name, value in content.items():
+        if not isinstance(value, list):
+            lines.append(f"{dump(name)}: {dump(value)}")
+            continue
+        items = ",\n".join(_item(dump, item) for item in value)
+        lines.append(f"{dump(name)}: [\n{items}\n]")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _item(dump: Callable[[Any], str], item: dict[str, Any]) -> str:
+    if "cases" not in item:
+        return f"  {dump(item)}"
+    cases = ",\n".join(f"    {dump(case)}" for case in item["cases"])
+    head, tail = (f'"{name}": {dump(item[name])}' for name in ("config", "tally"))
+    return f'  {{{head},\n  "cases": [\n{cases}\n  ],\n  {tail}}}'
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for stale in FOLDER.glob("*.json"):
+        stale.unlink()
+    for file_name, text in files().items():
+        (FOLDER / file_name).write_text(text, encoding="utf-8")
+        print(f"{file_name}  {len(text):,} characters")
