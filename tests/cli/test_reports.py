@@ -14,7 +14,7 @@ import pytest
 from devices import Collector
 
 from keyveil import Campaign
-from keyveil.report import Envelope
+from keyveil.report import Envelope, to_frames
 from keyveil.tally import Tally
 
 KEYVEIL = Path(sys.executable).with_name("keyveil")
@@ -109,6 +109,15 @@ def test_reports_and_tallies_from_several_files_add_up_and_repeats_count_once(tm
     assert json.loads(table.schema.metadata[b"keyveil"])["users"] == 3000
 
 
+def test_a_stream_of_frames_is_a_file_of_reports_too(tmp_path, campaign, pairs):
+    reports, frames = tmp_path / "reports.parquet", tmp_path / "reports.frames"
+    ok("perturb", campaign, pairs, "-o", reports)
+    frames.write_bytes(to_frames(pq.read_table(reports)["report"].to_pylist()))
+    for source, out in ((reports, "one.json"), (frames, "other.json")):
+        ok("tally", campaign, source, "-o", tmp_path / out)
+    assert (tmp_path / "one.json").read_text() == (tmp_path / "other.json").read_text()
+
+
 # --- send ---
 
 
@@ -157,7 +166,9 @@ BAD = {
     "no folder": (("perturb", "CAMPAIGN", "PAIRS", "-o", "nowhere/out.parquet"), "cannot write nowhere"),
     "several rounds": (("perturb", "ROUNDS", "PAIRS", "-o", "OUT"), "has several rounds"),
     "no reports": (("tally", "CAMPAIGN", "nowhere.parquet", "-o", "OUT"), "found no file at nowhere.parquet"),
-    "no Parquet": (("tally", "CAMPAIGN", "PAIRS", "-o", "OUT"), "is not a readable Parquet file"),
+    "no reports in it": (("tally", "CAMPAIGN", "PAIRS", "-o", "OUT"), "neither Parquet nor a stream"),
+    "half a Parquet": (("tally", "CAMPAIGN", "HALF", "-o", "OUT"), "is not a readable Parquet file"),
+    "a Parquet of pairs": (("tally", "CAMPAIGN", "TABLE", "-o", "OUT"), 'lacks the column "report"'),
     "another campaign": (("tally", "OTHER", "REPORTS", "-o", "OUT"), "this is campaign"),
     "another tally": (("estimate", "OTHER", "TALLY", "-o", "OUT.csv"), "do not add"),
     "no tally": (("estimate", "CAMPAIGN", "nowhere.json", "-o", "OUT.csv"), "cannot read nowhere.json"),
@@ -174,9 +185,7 @@ BAD = {
 def made(tmp_path_factory):
     """The files that bad input is made of."""
     folder = tmp_path_factory.mktemp("made")
-    files = {
-        name: folder / name for name in ("CAMPAIGN", "OTHER", "ROUNDS", "PAIRS", "REPORTS", "TALLY", "BAD")
-    }
+    files = {name: folder / name for name in ("CAMPAIGN", "OTHER", "ROUNDS")}
     files |= {"PAIRS": folder / "p.csv", "REPORTS": folder / "r.parquet"}
     files |= {"TALLY": folder / "t.json", "BADTALLY": folder / "b.json"}
     files["CAMPAIGN"].write_text(CAMPAIGN.format(mechanism="kvue"))
@@ -185,6 +194,9 @@ def made(tmp_path_factory):
     files["PAIRS"].write_text("user,key,value\n1,maps,3\n")
     ok("perturb", files["CAMPAIGN"], files["PAIRS"], "-o", files["REPORTS"])
     ok("tally", files["CAMPAIGN"], files["REPORTS"], "-o", files["TALLY"])
+    files |= {"HALF": folder / "h.parquet", "TABLE": folder / "p.parquet"}
+    files["HALF"].write_bytes(files["REPORTS"].read_bytes()[:100])
+    pq.write_table(pa.table({"user": [1], "key": ["maps"], "value": [3.0]}), files["TABLE"])
     files["BADTALLY"].write_text(files["TALLY"].read_text().replace("1", "1.5"))
     return files
 

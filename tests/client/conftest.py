@@ -7,8 +7,3 @@ def collector():
     made = Collector()
     yield made
     made.close()
-
-
-@pytest.fixture(autouse=True)
-def _nobody_forbids(monkeypatch):
-    monkeypatch.delenv("DO_NOT_TRACK", raising=False)

@@ -17,7 +17,7 @@ from keyveil.tally import Tally
 def tally_files(campaign: Campaign, paths: Sequence[Path]) -> Tally:
     """The tally of all reports in the files, each id once."""
     reports = Reports(campaign, paths)
-    with progress("counting", reports.n_rows) as advance:
+    with progress("counting", None) as advance:
 
         def watched() -> Iterator[bytes]:
             for report in reports:

@@ -30,7 +30,7 @@ _FORMS = (".csv", ".json", ".parquet", ".arrow")
 )
 @click.option("--post", default="none", show_default=True, help="none, clip or published.")
 def estimate(campaign: Path, sources: tuple[Path, ...], out: Path, post: str) -> None:
-    """Estimate CAMPAIGN from tallies (.json) and files of reports (Parquet), with 95 % intervals."""
+    """Estimate CAMPAIGN from tallies (.json) and files of reports, with 95 % intervals."""
     from keyveil.campaign import Campaign
     from keyveil.cli.counting import read_tally, tally_files
 

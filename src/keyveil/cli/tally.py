@@ -15,7 +15,7 @@ import click
     "--engine", type=click.Choice(["local"]), default="local", show_default=True, help="Where to count."
 )
 def tally(campaign: Path, reports: tuple[Path, ...], out: Path, engine: str) -> None:
-    """Count the REPORTS (Parquet) to CAMPAIGN. A report that comes twice counts once."""
+    """Count the REPORTS (Parquet or framed) to CAMPAIGN. A report that comes twice counts once."""
     from keyveil.campaign import Campaign
     from keyveil.cli.counting import tally_files
     from keyveil.cli.files import write_text
