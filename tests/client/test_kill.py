@@ -43,7 +43,7 @@ def kill_again_and_again(path, collector, times, seed):
             stderr=subprocess.PIPE,
         )
         assert child.stdout.readline() == b"up\n", child.stderr.read().decode()
-        time.sleep(rng.uniform(0.0, 0.12))
+        time.sleep(rng.uniform(0.0, 0.2))
         child.send_signal(signal.SIGKILL)
         child.communicate()
         check(path, collector)
