@@ -19,6 +19,14 @@ def test_all_positions_at_once_are_each_position_alone(words, threshold):
     assert [found >> k & 1 for k in range(len(words))] == [int(x >= threshold) for x in numbers(words, 64)]
 
 
+@pytest.mark.parametrize("n", [199, 200, 201, 207, 1000])
+def test_many_words_are_sliced_like_few(n):
+    words = InsecureSeededEntropy(n)(n)
+    for threshold in (1, 2**63, 2**64 // 3):
+        found = at_least(planes(words), threshold)
+        assert [found >> k & 1 for k in range(n)] == [int(x >= threshold) for x in numbers(words, 64)]
+
+
 @pytest.mark.parametrize(("n", "word_bits"), [(1, 4), (3, 3), (5, 2), (9, 1)])
 def test_reading_words_as_planes_is_a_bijection(n, word_bits):
     tuples = (

@@ -22,6 +22,8 @@ from typing import overload
 from keyveil.numerics.probability import WORD_BITS
 
 _WORD_BYTES = WORD_BITS // 8
+# Up to so many words, shifting all bits at once is faster than cutting their bytes.
+_FEW = 200
 
 
 class Words(Sequence[int]):
@@ -93,15 +95,17 @@ def planes(words: Sequence[int], word_bits: int = WORD_BITS) -> list[int]:
     [1, 7]
     """
     n = len(words)
-    if word_bits == WORD_BITS:
-        data = Words.of(words).data
-    else:
+    if word_bits != WORD_BITS:
         joined = sum(word << (place * word_bits) for place, word in enumerate(words))
-        data = joined.to_bytes((n * word_bits + 7) // 8, "little")
-    view, read = memoryview(data), int.from_bytes
-    return [
-        read(view[at >> 3 : (at + n + 7) >> 3], "little") >> (at & 7) for at in range(0, n * word_bits, n)
-    ]
+    elif n <= _FEW:
+        joined = int.from_bytes(Words.of(words).data, "little")
+    else:
+        view, read = memoryview(Words.of(words).data), int.from_bytes
+        return [
+            read(view[at >> 3 : (at + n + 7) >> 3], "little") >> (at & 7) for at in range(0, n * word_bits, n)
+        ]
+    everywhere = (1 << n) - 1
+    return [joined >> at & everywhere for at in range(0, n * word_bits, n)]
 
 
 def at_least(sliced: Sequence[int], threshold: int) -> int:
