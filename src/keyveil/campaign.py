@@ -12,6 +12,7 @@ import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from types import NoneType
@@ -60,6 +61,10 @@ class Campaign:
         for field_name in ("name", "mechanism", "owner", "purpose", "expires"):
             _expect(getattr(self, field_name), str, "text", field_name)
         _expect(self.other, bool, "true or false", "other")
+        if self.expires and self.expiry is None:
+            raise CampaignError(
+                f"expires must be a date such as 2027-01-31, got {self.expires[:40]!r}, at $.expires"
+            )
         for field_name in ("pairs_per_user", "bins", "rounds"):
             number = getattr(self, field_name)
             if isinstance(number, bool) or not isinstance(number, (int, NoneType)):
@@ -129,6 +134,17 @@ class Campaign:
     def domain(self) -> Domain:
         """The keys and their range."""
         return Domain(keys=tuple(self.keys), value_range=self.value_range, other=self.other)
+
+    @cached_property
+    def expiry(self) -> datetime | None:
+        """The moment from which devices no longer answer; a bare date includes its day, in UTC."""
+        try:
+            end = datetime.fromisoformat(self.expires)
+        except ValueError:
+            return None
+        if "T" not in self.expires and " " not in self.expires:
+            end += timedelta(days=1)
+        return end if end.tzinfo else end.replace(tzinfo=UTC)
 
     @property
     def has_several_rounds(self) -> bool:

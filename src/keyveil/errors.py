@@ -7,6 +7,9 @@
     |-- MechanismError       unknown mechanism, impossible parameters
     |-- CampaignError        a campaign file that does not say what it must
     |-- EntropyError         randomness that must not reach a device
+    |-- LedgerError          a device's ledger that cannot be read, written or believed
+    |-- ConsentError         the person has not said yes, or has said no
+    |-- TransportError       a collector that may not be talked to, or that did not answer
     |-- ProtocolError        a round that does not follow from the one before
     |-- TallyError           tallies that do not belong together
     |-- PlanError            a plan that cannot be made
@@ -48,6 +51,25 @@ class CampaignError(KeyveilError):
 
 class EntropyError(KeyveilError):
     """Randomness that must not be used where it was asked for."""
+
+
+class LedgerError(KeyveilError):
+    """A ledger that cannot be read, written or believed; nothing is reported without one."""
+
+
+class ConsentError(KeyveilError):
+    """Something that the person has not agreed to, or has forbidden."""
+
+
+class TransportError(KeyveilError):
+    """A collector that may not be talked to, or that did not answer as one does.
+
+    `retry_after` is the wait in seconds that it asked for, if it did.
+    """
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class ProtocolError(KeyveilError):

@@ -32,7 +32,9 @@ def test_help_answers_at_once():
         shown = keyveil("--help")
         took.append(time.perf_counter() - started)
     assert shown.returncode == 0
-    assert all(name in shown.stdout for name in ("demo", "mechanisms", "audit", "simulate", "reproduce"))
+    assert all(
+        name in shown.stdout for name in ("demo", "mechanisms", "audit", "simulate", "perturb", "reproduce")
+    )
     assert min(took) < 0.25
 
 

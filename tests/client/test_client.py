@@ -1,3 +1,4 @@
+import random
 import subprocess
 import sys
 
@@ -44,10 +45,17 @@ def test_every_record_takes_the_same_words_and_makes_the_same_length(mechanism):
 
     reporter = Reporter(campaign(mechanism), entropy=counting)
     odd = [{}, {"app-3": 1.0}, {"unknown": 5.0}, {"app-1": float("nan")}, {f"app-{i}": i for i in range(40)}]
-    lengths = {len(reporter.report(held)) for held in odd for _ in range(20)}
+    lengths = {len(reporter.report(held)) for held in (*odd, *random_records(1000))}
     assert len(lengths) == 1
     assert len(set(drawn)) == 1
-    assert len(drawn) == 100
+    assert len(drawn) == 1005
+
+
+def random_records(count):
+    rng = random.Random(6)
+    for _ in range(count):
+        keys = rng.sample(range(60), rng.choice((0, 1, 2, 3, 10, 40, 60)))
+        yield {f"app-{key}": rng.choice((0.0, 60.0, rng.uniform(-99, 99), float("inf"))) for key in keys}
 
 
 def test_seeded_entropy_is_refused_on_a_device():

@@ -17,6 +17,7 @@ from scipy.stats import beta
 
 from keyveil.domain import Record
 from keyveil.mechanisms import Mechanism, Witness
+from keyveil.mechanisms.base import Answer
 from keyveil.numerics import Entropy, system_entropy
 
 CONFIDENCE = 0.99
@@ -38,14 +39,21 @@ def try_out(
     trials: int,
     *,
     entropy: Entropy = system_entropy,
+    draw: Callable[[Record], Answer] | None = None,
     progress: Callable[[int], None] = lambda _steps: None,
 ) -> Trial:
-    """Draw `trials` reports of each record and bound epsilon from below."""
+    """Draw `trials` reports of each record and bound epsilon from below.
+
+    `draw` makes one answer of a record; without it the mechanism's `perturb` does. With it whatever
+    stands around the sampler is on trial too: a client, its bytes, another implementation.
+    """
+    n_words = mechanism.n_words
+    answer = draw or (lambda record: mechanism.perturb(record, entropy(n_words)))
 
     def hits(record: Record) -> int:
-        total, n_words = 0, mechanism.n_words
+        total = 0
         for done in range(trials):
-            total += mechanism.resembles(mechanism.perturb(record, entropy(n_words)), witness)
+            total += mechanism.resembles(answer(record), witness)
             if done % 1000 == 999:
                 progress(1000)
         return total

@@ -9,7 +9,18 @@ import click
 import keyveil as package
 
 # In the order of a campaign's life. Each names a module of this folder and the command in it.
-COMMANDS = ("demo", "mechanisms", "plan", "audit", "simulate", "reproduce")
+COMMANDS = (
+    "demo",
+    "mechanisms",
+    "plan",
+    "audit",
+    "simulate",
+    "perturb",
+    "send",
+    "tally",
+    "estimate",
+    "reproduce",
+)
 
 
 class _LazyGroup(click.Group):

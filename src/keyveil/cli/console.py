@@ -31,8 +31,8 @@ def output() -> Console:
 
 
 @contextmanager
-def progress(label: str, total: int) -> Iterator[Advance]:
-    """A progress bar on a terminal, nothing in a pipe."""
+def progress(label: str, total: int | None) -> Iterator[Advance]:
+    """A progress bar on a terminal, nothing in a pipe; `total` = None where the end is not known."""
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:

@@ -1,5 +1,15 @@
-"""The device's side: standard library only, secure randomness, one report whatever the record."""
+"""The device's side: standard library only, secure randomness, one report whatever the record.
 
-from keyveil.client.reporter import Reporter
+device = Reporter(campaign, ledger="device.db", collector="https://collect.example.org")
+device.enable()                         # once the person has said yes
+device.submit({"maps": 12.0})           # never raises, never waits for the network
+device.upload_soon()                    # never raises, returns at once
+"""
 
-__all__ = ["Reporter"]
+from keyveil.client.caps import Caps
+from keyveil.client.queue import Limits, Traffic
+from keyveil.client.receipt import Code, Receipt
+from keyveil.client.reporter import Reporter, Status
+from keyveil.client.transport import fetch_campaign
+
+__all__ = ["Caps", "Code", "Limits", "Receipt", "Reporter", "Status", "Traffic", "fetch_campaign"]

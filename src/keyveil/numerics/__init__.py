@@ -2,7 +2,15 @@
 
 from keyveil.numerics.entropy import Entropy, InsecureSeededEntropy, system_entropy
 from keyveil.numerics.intervals import CONFIDENCE, two_sided_z
-from keyveil.numerics.probability import WORD_BITS, ceil_div, epsilon_above, exp_below, parse_epsilon
+from keyveil.numerics.probability import (
+    WORD_BITS,
+    ceil_div,
+    epsilon_above,
+    exp_below,
+    log_above,
+    parse_epsilon,
+    rounded_up,
+)
 from keyveil.numerics.words import Words, at_least, planes
 
 __all__ = [
@@ -15,8 +23,10 @@ __all__ = [
     "ceil_div",
     "epsilon_above",
     "exp_below",
+    "log_above",
     "parse_epsilon",
     "planes",
+    "rounded_up",
     "system_entropy",
     "two_sided_z",
 ]

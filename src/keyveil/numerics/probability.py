@@ -72,15 +72,32 @@ def epsilon_above(ratio: Fraction) -> float:
     >>> epsilon_above(exp_below(Fraction(1, 2))), epsilon_above(Fraction(1))
     (0.5, 0.0)
     """
+    return rounded_up(log_above(ratio))
+
+
+def log_above(ratio: Fraction) -> Fraction:
+    """A rational just above ln(ratio), to sixty digits, so that rounds that share epsilon add up to it.
+
+    >>> 3 * log_above(exp_below(Fraction(1, 3))) <= 1
+    True
+    """
     if ratio < 1:
         raise ValueError(f"a privacy ratio is at least 1, got {float(ratio)}")
     if ratio == 1:
-        return 0.0
+        return Fraction(0)
     up = Context(prec=_LOG.prec, rounding=ROUND_CEILING)
     quotient = up.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
-    log = up.next_plus(_LOG.ln(quotient))
-    nearest = float(log)
-    return nearest if Decimal(nearest) >= log else math.nextafter(nearest, math.inf)
+    return Fraction(up.next_plus(_LOG.ln(quotient)))
+
+
+def rounded_up(number: Fraction) -> float:
+    """The smallest float that is not below a number.
+
+    >>> rounded_up(Fraction(1, 10)) >= Fraction(1, 10), rounded_up(Fraction(1, 2))
+    (True, 0.5)
+    """
+    nearest = float(number)
+    return nearest if Fraction(nearest) >= number else math.nextafter(nearest, math.inf)
 
 
 def ceil_div(numerator: Fraction | int, denominator: Fraction | int) -> int:

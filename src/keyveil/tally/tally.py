@@ -9,6 +9,7 @@ business; mechanisms that answer about signs share three, each with one number a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -43,6 +44,29 @@ class Tally:
             frozen[name] = np.array(counts, dtype=np.int64)
             frozen[name].setflags(write=False)
         return cls(question=question, n_reports=n_reports, cells=MappingProxyType(frozen))
+
+    @classmethod
+    def from_json(cls, text: str) -> Tally:
+        """The tally that `to_json` wrote; anything else is refused."""
+        try:
+            fields = json.loads(text)
+            question, n_reports, cells = fields["question"], fields["n_reports"], fields["cells"]
+            counts = {str(name): np.array(numbers) for name, numbers in cells.items()}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise TallyError("expected a tally as JSON: question, n_reports and cells") from None
+        whole = all(array.dtype == np.int64 and (array >= 0).all() for array in counts.values())
+        if not isinstance(question, str) or type(n_reports) is not int or n_reports < 0 or not whole:
+            raise TallyError("the cells of a tally must be whole numbers from 0 upwards")
+        return cls.of(question=question, n_reports=n_reports, **counts)
+
+    def to_json(self) -> str:
+        """Question, number of reports, cells.
+
+        >>> Tally.of(question="q", n_reports=1, plus=[1, 0]).to_json()
+        '{"question": "q", "n_reports": 1, "cells": {"plus": [1, 0]}}'
+        """
+        cells = {name: counts.tolist() for name, counts in self.cells.items()}
+        return json.dumps({"question": self.question, "n_reports": self.n_reports, "cells": cells})
 
     @property
     def plus(self) -> Counts:

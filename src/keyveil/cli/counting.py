@@ -1,0 +1,40 @@
+"""Files of reports or tallies, counted into one tally."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from keyveil.campaign import Campaign
+from keyveil.cli.console import progress
+from keyveil.cli.files import Reports
+from keyveil.errors import TallyError
+from keyveil.tally import Tally
+
+
+def tally_files(campaign: Campaign, paths: Sequence[Path]) -> Tally:
+    """The tally of all reports in the files, each id once."""
+    reports = Reports(campaign, paths)
+    with progress("counting", None) as advance:
+
+        def watched() -> Iterator[bytes]:
+            for report in reports:
+                advance()
+                yield report
+
+        total = campaign.tally(watched())
+    if reports.n_repeated:
+        click.echo(f"left out {reports.n_repeated} reports whose id came before", err=True)
+    return total
+
+
+def read_tally(path: Path) -> Tally:
+    """The tally in a JSON file."""
+    try:
+        return Tally.from_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TallyError(f"cannot read {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, TallyError) as error:
+        raise TallyError(f"{error}, in {path.name}") from None

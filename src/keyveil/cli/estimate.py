@@ -1,0 +1,66 @@
+"""`keyveil estimate`: what the tallies, or the reports, say about every key."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from keyveil.errors import TallyError
+
+if TYPE_CHECKING:
+    from keyveil.release import Release
+
+_FORMS = (".csv", ".json", ".parquet", ".arrow")
+
+
+@click.command()
+@click.argument("campaign", type=click.Path(path_type=Path))
+@click.argument(
+    "sources", metavar="TALLY_OR_REPORTS...", type=click.Path(path_type=Path), nargs=-1, required=True
+)
+@click.option(
+    "-o",
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The file to write: .csv (with its metadata beside it), .json, .parquet or .arrow.",
+)
+@click.option("--post", default="none", show_default=True, help="none, clip or published.")
+def estimate(campaign: Path, sources: tuple[Path, ...], out: Path, post: str) -> None:
+    """Estimate CAMPAIGN from tallies (.json) and files of reports, with 95 % intervals."""
+    from keyveil.campaign import Campaign
+    from keyveil.cli.counting import read_tally, tally_files
+
+    if out.suffix not in _FORMS:
+        raise TallyError(f"expected a release to end with one of {', '.join(_FORMS)}, got {out.name}")
+    asked = Campaign.load(campaign)
+    total = tally_files(asked, [path for path in sources if path.suffix != ".json"])
+    for path in sources:
+        if path.suffix == ".json":
+            total += read_tally(path)
+    _write(asked.estimate(total, post=post), out)
+    click.echo(f"wrote the release of {total.n_reports} reports to {out}", err=True)
+
+
+def _write(release: Release, out: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    from keyveil.cli.files import write_text, written
+
+    if out.suffix == ".json":
+        write_text(out, release.to_json() + "\n")
+    elif out.suffix == ".csv":
+        write_text(out, release.to_csv())
+        write_text(out.with_suffix(".metadata.json"), json.dumps(release.metadata, ensure_ascii=False) + "\n")
+    else:
+        table = release.to_arrow()
+        with written(out) as draft:
+            if out.suffix == ".parquet":
+                pyarrow.parquet.write_table(table, draft)
+            else:
+                with pa.ipc.new_file(draft, table.schema) as file:
+                    file.write_table(table)

@@ -1,0 +1,130 @@
+"""`keyveil send`: noise every user of a file here, and upload the reports until they are settled.
+
+All reports are made and put into a spool, a ledger's queue, before the first is sent. A run that is
+cut off leaves the spool behind; the next run sends what is in it and makes nothing anew, so nobody
+answers twice.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from keyveil.errors import LedgerError
+
+if TYPE_CHECKING:
+    from keyveil.campaign import Campaign
+    from keyveil.client import Reporter, Traffic
+
+# Reports a transaction, while the spool is filled.
+_GROUP = 2000
+
+
+@click.command()
+@click.argument("url")
+@click.argument("pairs", type=click.Path(path_type=Path))
+@click.option("--spool", type=click.Path(path_type=Path), help="Where reports wait; PAIRS.spool if left out.")
+@click.option(
+    "--patience",
+    type=click.FloatRange(min=0),
+    default=300.0,
+    show_default=True,
+    help="Seconds without progress after which to give up; what is left waits in the spool.",
+)
+def send(url: str, pairs: Path, spool: Path | None, patience: float) -> None:
+    """Noise every user in PAIRS and upload to URL (https://HOST/v1/campaigns/ID), with retries.
+
+    PAIRS may also be a file of reports, made by `keyveil perturb`. Exit status 1 if reports are left.
+    """
+    from keyveil.client import Limits, Reporter, fetch_campaign
+    from keyveil.client.transport import split_address
+
+    campaign = fetch_campaign(url)
+    spool = spool or pairs.with_name(f"{pairs.name}.spool")
+    if spool.exists():
+        click.echo(f"going on with {spool}", err=True)
+    else:
+        _fill(spool, campaign, pairs)
+    device = Reporter(
+        campaign,
+        ledger=spool,
+        collector=split_address(url)[0],
+        limits=Limits(reports=sys.maxsize, bytes=sys.maxsize),
+    )
+    why = _upload_all(device, patience)
+    traffic = _traffic(device)
+    click.echo(
+        f"{traffic.sent} reports accepted, {traffic.refused} refused, {traffic.waiting} left", err=True
+    )
+    if traffic.waiting:
+        click.echo(f"keyveil: {why}; what is left waits in {spool}, run this again", err=True)
+        sys.exit(1)
+    spool.unlink()
+
+
+def _fill(spool: Path, campaign: Campaign, pairs: Path) -> None:
+    """A spool with a report for every user, complete before it has its name."""
+    from keyveil.cli.files import written
+    from keyveil.client.ledger import Ledger
+    from keyveil.client.queue import Limits, Queue
+
+    endless = Limits(reports=sys.maxsize, bytes=sys.maxsize)
+    with written(spool) as draft:
+        ledger, reports = Ledger(draft), _reports(campaign, pairs)
+        while group := list(islice(reports, _GROUP)):
+            with ledger.transaction() as account:
+                Queue(account, campaign.id, endless).put(*group)
+
+
+def _reports(campaign: Campaign, pairs: Path) -> Iterator[bytes]:
+    """The reports in a file, or one for every user in it."""
+    from keyveil.cli.console import progress
+    from keyveil.cli.crowd import Crowd
+    from keyveil.cli.files import Reports, holds_reports
+    from keyveil.cli.perturb import say_what_was_settled
+
+    if holds_reports(pairs):
+        yield from Reports(campaign, [pairs])
+        return
+    crowd = Crowd(campaign, pairs)
+    say_what_was_settled(crowd)
+    with progress("noising", crowd.n_users) as advance:
+        for block in crowd.blocks():
+            for at in range(0, len(block), crowd.length):
+                yield block[at : at + crowd.length]
+            advance(len(block) // crowd.length)
+
+
+def _upload_all(device: Reporter, patience: float) -> str:
+    """Upload until nothing is left or nothing has moved for too long; the last that was said."""
+    from keyveil.cli.console import progress
+    from keyveil.client import Code
+
+    if not (receipt := device.enable()):
+        raise LedgerError(receipt.message)
+    left, moved = _traffic(device).waiting, time.monotonic()
+    with progress("sending", left) as advance:
+        while True:
+            receipt = device.upload()
+            traffic = _traffic(device)
+            if traffic.waiting < left:
+                advance(left - traffic.waiting)
+                left, moved = traffic.waiting, time.monotonic()
+            if receipt.code is not Code.OFFLINE or time.monotonic() - moved >= patience:
+                return receipt.message
+            time.sleep(min(max(traffic.not_before - time.time(), 0.05), max(patience, 0.05)))
+
+
+def _traffic(device: Reporter) -> Traffic:
+    from keyveil.client import Receipt
+
+    status = device.status()
+    if isinstance(status, Receipt):
+        raise LedgerError(status.message)
+    return status.traffic

@@ -1,0 +1,125 @@
+"""What happened, in words for the person whose device it is.
+
+Somebody who thinks a thing as likely as not, and then sees a report that is `ratio` times as likely
+if the thing is true, thinks it true with ratio / (1 + ratio). The ratio is the mechanism's own, from
+the same integers as the noise; it never exceeds e**epsilon, so at epsilon 1 no guess gets from 50 %
+past 73 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from keyveil.campaign import Campaign
+from keyveil.domain import Record
+from keyveil.mechanisms import Mechanism
+from keyveil.numerics import epsilon_above
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """What there is to tell."""
+
+    campaign: Campaign
+    mechanism: Mechanism
+    held: Mapping[str, float]
+    record: Record
+    narrow: Callable[[Record], Record] | None
+    """What of a record the round asks about; None for all of it."""
+    sent: bytes | None
+    spent: float
+    cap: float
+    spent_in_all: float
+    worst_case: float
+
+    def __repr__(self) -> str:
+        return "<private story>"
+
+
+def tell(story: Story) -> str:
+    """A few sentences."""
+    lines = [_asked(story.campaign), _true(story)]
+    if story.sent is None:
+        lines.append("Sent: nothing yet.")
+    else:
+        lines += [_said(story, story.sent), *_guesses(story, story.sent)]
+    one = epsilon_above(story.mechanism.loss)
+    lines += [
+        f"One answer to this question moves no guess further than from 50 % to {_after(one)}.",
+        f"Spent so far: epsilon {story.spent:.4g} of the {story.cap:.4g} allowed to this question, "
+        f"{story.spent_in_all:.4g} of {story.worst_case:.4g} in all: from 50 % to at most "
+        f"{_after(story.spent_in_all)}. The worst that can ever come of all questions together: from 50 % to "
+        f"{_after(story.worst_case)}.",
+    ]
+    return "\n".join(lines)
+
+
+def percent(chance: float) -> str:
+    """A chance in words; never rounded to certainty.
+
+    >>> percent(0.7310), percent(0.99996), percent(1 - 1e-12), percent(0.2)
+    ('73 %', '99.996 %', 'nearly 100 %', '20 %')
+    """
+    for digits in (0, 1, 2, 3, 4, 5):
+        shown = f"{100 * chance:.{digits}f}"
+        if 0.0 < float(shown) < 99.5 or (digits and 0.0 < float(shown) < 100.0):
+            return f"{shown} %"
+    return "nearly 100 %" if chance > 0.5 else "nearly 0 %"
+
+
+def _asked(campaign: Campaign) -> str:
+    owner = f" by {campaign.owner}" if campaign.owner else ""
+    purpose = f", to {campaign.purpose}" if campaign.purpose else ""
+    return f'The question "{campaign.name}" is asked{owner}{purpose}.'
+
+
+def _true(story: Story) -> str:
+    domain = story.campaign.domain
+    known = [f"{name} {value:g}" for name, value in story.held.items() if domain.code_of(name) is not None]
+    shown = ", ".join(known[:_SHOWN]) + (f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else "")
+    return f"True here: {shown or 'nothing that is asked about'}. This stays on the device."
+
+
+def _said(story: Story, sent: bytes) -> str:
+    return (
+        f"Sent: {_heard(story, sent)}, {len(sent)} noised bytes ({sent[:8].hex()}{'...' * (len(sent) > 8)})."
+    )
+
+
+def _heard(story: Story, sent: bytes) -> str:
+    """What a reader of the report would take it to say, if it were not noised."""
+    if story.narrow is not None:
+        return "an answer about some of the keys"
+    names, signs = story.campaign.domain.names, {"plus": "high", "minus": "low"}
+    ticks = story.mechanism.ticks(story.mechanism.layout.decode(sent))
+    said = (f"{names[place[0]]} {signs[name]}" for name, place in ticks if name in signs)
+    shown = list(islice(said, _SHOWN + 1))
+    if not shown:
+        return "no key by name"
+    return ", ".join(shown[:_SHOWN]) + (" and more" if len(shown) > _SHOWN else "")
+
+
+def _guesses(story: Story, sent: bytes) -> list[str]:
+    """For the first few things that are true: how likely an observer thinks them now."""
+    answer, narrow = story.mechanism.layout.decode(sent), story.narrow or (lambda record: record)
+    lines = []
+    for pair in story.record.pairs[:_SHOWN]:
+        without = Record(tuple(other for other in story.record.pairs if other.code != pair.code))
+        ratio = story.mechanism.lift(answer, narrow(story.record)) / story.mechanism.lift(
+            answer, narrow(without)
+        )
+        name = story.campaign.domain.name_of(pair.code)
+        lines.append(
+            f"Somebody who thought it as likely as not that {name} is there may now think: "
+            f"from 50 % to {percent(float(ratio / (1 + ratio)))}."
+        )
+    return lines
+
+
+def _after(epsilon: float) -> str:
+    return percent(1 / (1 + math.exp(-epsilon)))

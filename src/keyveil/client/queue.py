@@ -1,0 +1,135 @@
+"""Reports that wait for the collector, on disk, bounded; and when to try again.
+
+When a report does not fit, the oldest make room and are counted as dropped. A report stays until the
+collector has said what became of it; sending it twice is harmless, because it is counted by its id.
+
+After the n-th failure in a row the next attempt waits a uniform time below min(1 hour, 1 s * 2**n):
+full jitter, so that a crowd of devices does not come back all at once. A collector that names a time
+(Retry-After) gets it, up to a day.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from keyveil.client.ledger import Account
+from keyveil.report import Envelope
+
+_FIRST_WAIT, _LONGEST_WAIT, _LONGEST_ASKED = 1.0, 3600.0, 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much a device keeps for later, and how much it sends at once."""
+
+    reports: int = 1000
+    bytes: int = 4 << 20
+    batch_reports: int = 500
+    batch_bytes: int = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """What became of a campaign's reports."""
+
+    waiting: int = 0
+    sent: int = 0
+    refused: int = 0
+    dropped: int = 0
+    failures: int = 0
+    not_before: float = 0.0
+
+
+class Queue:
+    """The reports of one campaign that wait; the bounds are over all campaigns."""
+
+    def __init__(self, account: Account, campaign: str, limits: Limits) -> None:
+        self._account, self._campaign, self._limits = account, campaign, limits
+        self._sql = account.connection.execute
+        self._sql("insert or ignore into route (campaign) values (?)", (campaign,))
+
+    def put(self, *reports: bytes) -> None:
+        """Add reports, but for those that wait already."""
+        for report in reports:
+            self._sql(
+                "insert or ignore into outbox (campaign, report_id, report) values (?, ?, ?)",
+                (self._campaign, Envelope.from_bytes(report).report_id, report),
+            )
+        self._make_room()
+
+    def batch(self) -> list[bytes]:
+        """The oldest reports, as many as may be sent at once."""
+        rows = self._sql(
+            "select report from outbox where campaign = ? order by place limit ?",
+            (self._campaign, self._limits.batch_reports),
+        )
+        chosen: list[bytes] = []
+        room = self._limits.batch_bytes
+        for (report,) in rows:
+            room -= len(report)
+            if room < 0 and chosen:
+                break
+            chosen.append(report)
+        return chosen
+
+    def settle(self, statuses: Iterable[tuple[bytes, bool]]) -> None:
+        """Take out what the collector has judged: each report, and whether it counts."""
+        for report, counts in statuses:
+            gone = self._sql(
+                "delete from outbox where report_id = ?", (Envelope.from_bytes(report).report_id,)
+            )
+            self._count("sent" if counts else "refused", gone.rowcount)
+        self._sql("update route set failures = 0, not_before = 0 where campaign = ?", (self._campaign,))
+
+    def back_off(self, asked: float | None) -> float:
+        """Note a failure; how many seconds to wait, which the collector may have named."""
+        failures = self.traffic().failures
+        ceiling = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(failures, 32))
+        jitter = secrets.SystemRandom().uniform(0.0, ceiling)
+        wait = jitter if asked is None else min(max(asked, 0.0), _LONGEST_ASKED)
+        self._sql(
+            "update route set failures = failures + 1, not_before = ? where campaign = ?",
+            (self._account.wall + wait, self._campaign),
+        )
+        return wait
+
+    def wait(self) -> float:
+        """Seconds until the next attempt may be made."""
+        left = self.traffic().not_before - self._account.wall
+        # Nobody is made to wait longer than a day: the clock was set back since.
+        return left if 0.0 < left <= _LONGEST_ASKED else 0.0
+
+    def traffic(self) -> Traffic:
+        """The counts."""
+        sent, refused, dropped, failures, not_before = self._sql(
+            "select sent, refused, dropped, failures, not_before from route where campaign = ?",
+            (self._campaign,),
+        ).fetchone()
+        (waiting,) = self._sql("select count(*) from outbox where campaign = ?", (self._campaign,)).fetchone()
+        return Traffic(
+            waiting=waiting, sent=sent, refused=refused, dropped=dropped, failures=failures,
+            not_before=not_before,
+        )  # fmt: skip
+
+    def _make_room(self) -> None:
+        count, size = self._sql("select count(*), coalesce(sum(length(report)), 0) from outbox").fetchone()
+        while count > self._limits.reports or size > self._limits.bytes:
+            place, campaign, length = self._sql(
+                "select place, campaign, length(report) from outbox order by place limit 1"
+            ).fetchone()
+            self._sql("delete from outbox where place = ?", (place,))
+            self._sql("update route set dropped = dropped + 1 where campaign = ?", (campaign,))
+            count, size = count - 1, size - length
+
+    def _count(self, column: str, by: int) -> None:
+        self._sql(
+            f"update route set {column} = {column} + ? where campaign = ?",  # noqa: S608
+            (by, self._campaign),
+        )
+
+
+def forget_reports(account: Account) -> None:
+    """Wipe what waits, whatever the campaign."""
+    account.connection.execute("delete from outbox")

@@ -1,0 +1,85 @@
+"""A process that reports in a loop is killed at any moment; the ledger never knows less than the world."""
+
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+from devices import make_campaign
+
+from keyveil.client import Caps, Reporter
+from keyveil.report import Envelope
+
+LOOP = """
+import itertools, os, sys
+sys.path.insert(0, sys.argv[3])
+from devices import make_campaign
+from keyveil.client import Caps, Limits, Reporter
+
+caps, limits = Caps(campaign=1e9, lifetime=1e9), Limits(batch_reports=3)
+device = Reporter(make_campaign(), ledger=sys.argv[1], collector=sys.argv[2], caps=caps, limits=limits)
+assert device.enable()
+print("up", flush=True)
+for step in itertools.count():
+    # One in three records repeats an earlier one, so that answers are re-sent too.
+    device.submit({"app-1": int.from_bytes(os.urandom(4), "little") / 2**32 * 60 if step % 3 else 30.0})
+    if step % 4 == 3:
+        device.upload()
+"""
+
+
+def kill_again_and_again(path, collector, times, seed):
+    rng = random.Random(seed)
+    support = os.path.dirname(sys.modules["devices"].__file__)
+    for _ in range(times):
+        child = subprocess.Popen(
+            [sys.executable, "-c", LOOP, str(path), collector.url, support],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert child.stdout.readline() == b"up\n", child.stderr.read().decode()
+        time.sleep(rng.uniform(0.0, 0.2))
+        child.send_signal(signal.SIGKILL)
+        child.communicate()
+        check(path, collector)
+
+
+def check(path, collector):
+    """All that must hold after every kill."""
+    device = Reporter(make_campaign(), ledger=path, caps=Caps(campaign=1e9, lifetime=1e9))
+    status = device.status()
+    sent = set(collector.received)
+    envelopes = [Envelope.from_bytes(report) for report in sent]
+    ids = {envelope.report_id for envelope in envelopes}
+    # Ten bytes of noise: two answers alike by chance would be news.
+    payloads = {envelope.payload for envelope in envelopes}
+    assert status.answers >= len(ids)
+    assert status.epsilon_campaign >= len(ids)
+    assert len(ids) == len(sent) == len(payloads)
+    connection = sqlite3.connect(path)
+    assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
+    queued = [Envelope.from_bytes(row[0]) for row in connection.execute("select report from outbox")]
+    kept = {row[0] for row in connection.execute("select report from memo")}
+    connection.close()
+    assert all(envelope.to_bytes() in kept for envelope in queued)
+    assert sent <= kept
+    assert len(kept) == status.answers
+
+
+@pytest.mark.parametrize(
+    "times", [20, pytest.param(500, marks=[pytest.mark.nightly, pytest.mark.timeout(1800)])]
+)
+def test_no_kill_makes_the_ledger_forget(tmp_path, collector, times):
+    path = tmp_path / "device.db"
+    kill_again_and_again(path, collector, times, seed=times)
+    repeats = Counter(collector.received)
+    print(
+        f"\n{times} kills: {len(repeats)} reports sent, {repeats.total() - len(repeats)} of them again, "
+        f"epsilon spent {Reporter(make_campaign(), ledger=path).status().epsilon_campaign:.0f}"
+    )
+    assert len(repeats) > times

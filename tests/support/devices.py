@@ -1,0 +1,68 @@
+"""A collector of a few lines that remembers every byte, and a campaign to send it."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from keyveil import Campaign
+from keyveil.report import read_frames
+
+
+def make_campaign(mechanism="pckv-ue", **changes):
+    fields = {
+        "name": "apps",
+        "epsilon": 1.0,
+        "keys": tuple(f"app-{i}" for i in range(40)),
+        "value_range": (0, 60),
+        "pairs_per_user": 3,
+        "mechanism": mechanism,
+    }
+    return Campaign(**(fields | changes))
+
+
+class Collector:
+    """Real HTTP on the loopback. `script` holds the next answers: a status, or (status, headers)."""
+
+    def __init__(self):
+        self.received, self.posts, self.script, self.campaign = [], [], [], None
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                reports = list(read_frames(body))
+                outer.posts.append((self.path, len(reports)))
+                answer = outer.script.pop(0) if outer.script else 200
+                status, headers = answer if isinstance(answer, tuple) else (answer, {})
+                seen = set(outer.received)
+                statuses = ["duplicate" if report in seen else "accepted" for report in reports]
+                if status == 200:
+                    outer.received += reports
+                self.answer(status, headers, json.dumps({"reports": statuses}).encode())
+
+            def do_GET(self):
+                self.answer(200, {}, json.dumps({"campaign": outer.campaign}).encode())
+
+            def answer(self, status, headers, body):
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, *_):
+                """A device that was killed in the middle of a request is no news."""
+
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
