@@ -37,7 +37,7 @@ from keyveil.mechanisms import Moments
 
 Floats = NDArray[np.float64]
 
-STEP, FEWEST, LARGEST_GRID, ITERATIONS, BANDWIDTH = 0.35, 50, 600, 150, 0.2
+STEP, FEWEST, LARGEST_GRID, ITERATIONS, BANDWIDTH = 0.35, 12, 600, 150, 0.2
 MOST_KEYS = 3000
 TYPICAL_SPREAD = 0.3
 # Where the likeliest members of the top are not even this likely, nothing sets the top apart.
