@@ -239,11 +239,13 @@ def _mixing(law: Floats) -> Floats:
 
 
 def _smooth(prior: Floats, grid: Floats) -> Floats:
-    """Neighbours in log f share their weight; 0 keeps its own."""
-    places = np.log(grid[1:])
+    """Neighbours in log f share their weight; nobody's keys (0) and everybody's (1) keep their own."""
+    inner = slice(1, -1 if grid[-1] >= 1 and grid.size > 2 else None)
+    places = np.log(grid[inner])
     kernel = np.exp(-((places[:, None] - places) ** 2) / (2 * BANDWIDTH**2))
-    kernel *= _widths(grid[1:])[:, None]
-    smooth = np.concatenate([prior[:1], (kernel / kernel.sum(axis=0)) @ prior[1:]])
+    kernel *= _widths(grid[inner])[:, None]
+    smooth = prior.copy()
+    smooth[inner] = (kernel / kernel.sum(axis=0)) @ prior[inner]
     weights: Floats = smooth / smooth.sum()
     return weights
 

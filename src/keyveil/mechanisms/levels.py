@@ -3,7 +3,7 @@
 `kvue` tells a value by a sign. Rounding to a sign costs a variance of 1 - v**2 whatever the budget, and
 where a key is asked of few users that is most of the error of its mean. With L levels from -1 to 1 the
 rounding costs at most 1/(L - 1)**2; the price is L - 1 more lies for the key to be mistaken for. Worth it
-for generous budgets: at epsilon 4 four levels cost frequencies of popular keys next to nothing.
+for generous budgets: at epsilon 4 three levels cost frequencies of popular keys next to nothing.
 
     keep : lie = e**epsilon : 1 over {absent, level 1, ..., level L}
 
@@ -28,13 +28,13 @@ from keyveil.mechanisms.value_channel import ValueChannel
 from keyveil.mechanisms.values import Window
 from keyveil.numerics import ceil_div, exp_below
 
-LEVELS = 4
+LEVELS = 3
 
 
 class Levels(IndexedBoundary):
     """An index in clear, and ABSENT or a level about its key.
 
-    >>> m = Levels.for_epsilon(4, n_keys=100)
+    >>> m = Levels.for_epsilon(4, n_keys=100, bins=4)
     >>> m.layout.size, round(float(m.a), 4), round(float(m.b), 4)
     (500, 0.9829, 0.0683)
     """
