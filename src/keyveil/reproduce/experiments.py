@@ -20,8 +20,9 @@ from keyveil.protocols import find_method, parse_options
 PAPERS = ("pckv", "privkv", "kskv", "ue-sw", "em")
 SWEEPS = ("epsilon", "keys", "users", "pairs_per_user", "top", "subset", "key")
 
-# A quick run keeps the shape of every figure: fewer points, fewer repeats, fewer people.
-QUICK_POINTS, QUICK_REPEATS, QUICK_USERS = 3, 2, 20_000
+# A quick run keeps the shape of every figure: fewer points, fewer repeats, fewer people and keys.
+QUICK_POINTS, QUICK_REPEATS = 3, 2
+QUICK_SIZE = {"users": 20_000, "keys": 2_000}
 
 # A larger round number of people is this many drawn, and twins of them who report for themselves.
 MOST_DRAWN = 1_000_000
@@ -119,7 +120,7 @@ class Paper:
         sources = {
             name: replace(
                 source,
-                size={k: min(v, QUICK_USERS) if k == "users" else v for k, v in source.size.items()},
+                size={name: min(count, QUICK_SIZE[name]) for name, count in source.size.items()},
             )
             for name, source in self.sources.items()
         }
