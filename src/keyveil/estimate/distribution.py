@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 ITERATIONS = 300
 JOINT_ITERATIONS = 600
 TOLERANCE = 1e-5
-KEYS_AT_ONCE = 256
+KEYS_AT_ONCE = 1024
 
 
 def project(values: Floats, total: float) -> Floats:

@@ -40,6 +40,8 @@ Floats = NDArray[np.float64]
 STEP, FEWEST, LARGEST_GRID, ITERATIONS, BANDWIDTH = 0.35, 12, 600, 150, 0.2
 MOST_KEYS = 3000
 TYPICAL_SPREAD = 0.3
+# Where the mean frequency is above this, keys that everybody holds are likely.
+DENSE = 0.1
 # Where the likeliest members of the top are not even this likely, nothing sets the top apart.
 CONCENTRATED = 0.0125
 SPREADS = (0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.0)
@@ -162,7 +164,7 @@ def shrink(
     law = evidence.law(grid)
     if prior is None:
         mean = evidence.total(total) / evidence.frequency.size
-        prior = Prior(grid=grid, weights=_tilt(_smooth(_mixing(law), grid), grid, mean))
+        prior = Prior(grid=grid, weights=_tilt(_smooth(_mixing(law), grid, dense=mean > DENSE), grid, mean))
     law = law + np.log(np.maximum(prior.on(grid), 1e-300))
     if earlier is not None:
         law = law + earlier.law(grid)
@@ -238,9 +240,9 @@ def _mixing(law: Floats) -> Floats:
     return weights
 
 
-def _smooth(prior: Floats, grid: Floats) -> Floats:
-    """Neighbours in log f share their weight; nobody's keys (0) and everybody's (1) keep their own."""
-    inner = slice(1, -1 if grid[-1] >= 1 and grid.size > 2 else None)
+def _smooth(prior: Floats, grid: Floats, *, dense: bool) -> Floats:
+    """Neighbours in log f share their weight; keys of nobody and, in dense records, of everybody do not."""
+    inner = slice(1, -1 if dense and grid[-1] >= 1 and grid.size > 2 else None)
     places = np.log(grid[inner])
     kernel = np.exp(-((places[:, None] - places) ** 2) / (2 * BANDWIDTH**2))
     kernel *= _widths(grid[inner])[:, None]
