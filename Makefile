@@ -36,6 +36,8 @@ bench: $(VENV)/.dev            ## speed and theory against measurement; DATA=fol
 	$(BIN)/python bench/theory.py
 	$(BIN)/python bench/em_table.py
 	$(BIN)/python bench/distributions.py
+	$(BIN)/python bench/variance.py
+	$(BIN)/python bench/accuracy.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python bench/averaging.py
 	$(BIN)/python bench/client.py
 	$(BIN)/python bench/speed.py $(if $(DATA),--data $(DATA))

@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 PRIOR_MEAN_VARIANCE = 1 / 3
 TYPICAL_MEAN = 0.5
 # Where less than this part of the means' variance would be explained, frequencies come first.
-HOPELESS = 0.42
+HOPELESS = 0.28
 FREQUENCIES_FIRST, FREQUENCIES_ONLY = 0.8, 1.0
 # Levels tell means better than signs; they may cost frequencies this much.
 DEAR_LEVELS = 1.05
