@@ -1,6 +1,7 @@
 """Accuracy: every mechanism of the papers against `auto`, on the same populations.
 
-    python bench/accuracy.py [--data FOLDER] [--repeats 20] [--only NAME,...] [--epsilon E,...] [--plot-only]
+    python bench/accuracy.py [--data FOLDER] [--repeats 20] [--only NAME,...] [--mechanisms ID,...]
+                             [--epsilon E,...] [--plot-only]
 
 For every population and epsilon: each mechanism of the papers with its published post-processing, at
 the padding lengths of a grid (the best of them is taken per figure, and the papers' own rule, the
@@ -28,11 +29,11 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from keyveil.palette import COLOURS
 from keyveil.protocols import build_protocol
 from keyveil.simulate import Population, Truth, insecure_generator, measure, play
 from keyveil.simulate.datasets import SYNTHETIC
 from keyveil.simulate.pairs import read_pairs
-from keyveil.simulate.plot import COLOURS
 
 RESULTS = Path(__file__).parent / "results"
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0)

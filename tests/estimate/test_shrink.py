@@ -182,7 +182,7 @@ def test_hardly_any_noise_is_hardly_any_shrinking(epsilon, keys):
 # --- where there is nothing to learn ---
 
 
-def is_sane(shrunk):
+def assert_sane(shrunk):
     for values, low in (
         (shrunk.frequency, 0),
         (shrunk.frequency_top, 0),
@@ -204,21 +204,21 @@ def test_odd_crowds_give_numbers_in_range(epsilon, users, frequency, rho):
     for mean in (0.0, 1.0):
         seen = told(f, np.full(f.size, mean), users, insecure_generator(9), epsilon=epsilon, rho=rho)
         for anchor in (NO_ANCHOR, Anchor(1.0, 0.01)):
-            is_sane(shrink(seen, total=Total(float(f.sum()), 1e-9), anchor=anchor, top=3))
+            assert_sane(shrink(seen, total=Total(float(f.sum()), 1e-9), anchor=anchor, top=3))
 
 
 def test_no_reports_at_all():
     for d in (1, 7):
         m = build("bucket", 1, n_keys=d)
         nothing = Tally.of(question="q", n_reports=0, plus=[0] * d, minus=[0] * d, asked=[0] * d)
-        is_sane(shrink(Evidence.of(estimate(m, nothing), WHOLE)))
+        assert_sane(shrink(Evidence.of(estimate(m, nothing), WHOLE)))
 
 
 def test_a_round_that_contradicts_the_one_before_is_no_division_by_zero():
     rng = insecure_generator(10)
     one = told(np.full(5, 0.9), np.zeros(5), 10**7, rng, epsilon=6)
     other = told(np.full(5, 0.01), np.zeros(5), 10**7, rng, epsilon=6)
-    is_sane(shrink(other, prior=shrink(one).prior, earlier=one))
+    assert_sane(shrink(other, prior=shrink(one).prior, earlier=one))
 
 
 def test_equal_keys_stay_equal_and_nothing_depends_on_chance_or_order():

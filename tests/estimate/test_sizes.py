@@ -8,7 +8,7 @@ import pytest
 from keyveil.estimate.shrink import Evidence
 from keyveil.estimate.sizes import SizeLaw, Truncation, class_ends, class_middles, size_classes
 from keyveil.mechanisms import EncodedOracle, PopularSize, Response, SizeClass, Wave, build
-from keyveil.protocols.auto import MOST_POPULAR, _strength
+from keyveil.protocols.auto import MOST_POPULAR
 from keyveil.simulate import Population, draw_tally, insecure_generator
 from keyveil.testing import Z
 
@@ -179,7 +179,8 @@ def test_strength_is_near_one_where_the_model_holds_and_small_where_everybody_ho
         )
         m = EncodedOracle(encoder=encoder, oracle=Response.for_epsilon(4, encoder.n_symbols))
         seen = evidence(truncated, cut)
-        learnt[follows] = _strength(m, draw_tally(m, people, insecure_generator(5)), cut, seen)
+        tally = draw_tally(m, people, insecure_generator(5))
+        learnt[follows] = cut.checked(m, tally, seen.frequency).strength
         modelled = cut.share(whole).sum() / whole.sum()
         real[follows] = math.log(truncated[popular].sum() / whole.sum()) / math.log(modelled)
     # Classes of sizes are coarse: a tenth is what they leave unknown.
@@ -198,4 +199,4 @@ def test_strength_is_the_guess_where_nothing_is_heard_or_nothing_is_cut():
     for law in (SizeLaw.exactly(2), SizeLaw.exactly(9)):
         seen = evidence(np.full(3, 0.1), Truncation(law=law, l=2))
         tally = draw_tally(m, nobody, insecure_generator(1))
-        assert 0.4 < _strength(m, tally, seen.truncation, seen) < 1.2
+        assert 0.4 < seen.truncation.checked(m, tally, seen.frequency).strength < 1.2

@@ -71,7 +71,7 @@ def drive(protocol, people, seed=1, silent=()):
     return rounds, step
 
 
-def is_sane(outcome, n_keys):
+def assert_sane(outcome, n_keys):
     published = outcome.published
     for values, low in ((published.frequency, 0), (published.frequency_top, 0), (published.mean, -1)):
         assert values.size == n_keys
@@ -93,7 +93,7 @@ def test_every_crowd_gets_an_answer_and_nobody_answers_twice(crowd, rounds, epsi
     # Of ten users the first rounds may meet none; whoever is left must be somebody.
     played, outcome = drive(protocol, people, seed=3)
     assert isinstance(outcome, Outcome)
-    is_sane(outcome, people.n_keys)
+    assert_sane(outcome, people.n_keys)
     assert outcome.rounds == len(played)
     steps = [step for step, _ in played]
     assert [step.number for step in steps] == list(range(1, len(steps) + 1))
@@ -115,7 +115,7 @@ def test_every_wish_is_certified_and_repeats_itself(want):
         (_, one), (_, two) = (drive(protocol, CROWDS[crowd][0], seed=5) for _ in range(2))
         assert np.array_equal(one.published.frequency, two.published.frequency)
         assert np.array_equal(one.published.mean, two.published.mean)
-        is_sane(one, CROWDS[crowd][0].n_keys)
+        assert_sane(one, CROWDS[crowd][0].n_keys)
 
 
 def test_groups_that_overlap_would_be_certified_for_what_they_lose():
@@ -137,7 +137,7 @@ def test_groups_that_overlap_would_be_certified_for_what_they_lose():
 @pytest.mark.parametrize("crowd", ["one pair", "several"])
 def test_small_groups_without_reports_are_done_without(crowd, rounds, silent):
     played, outcome = drive(protocol_for(crowd, rounds=rounds), CROWDS[crowd][0], silent=silent)
-    is_sane(outcome, CROWDS[crowd][0].n_keys)
+    assert_sane(outcome, CROWDS[crowd][0].n_keys)
     asked = {step.purpose for step, _ in played}
     assert ("nobody told a size" in " ".join(outcome.notes)) == ("sizes" in silent and "sizes" in asked)
     if "values" in silent:

@@ -95,10 +95,10 @@ class Evidence:
         sizes = self.truncation.law
         whole = max(sizes.mean, 1e-9) / max(sizes.kept(self.truncation.l), 1e-9)
         own = float(self.frequency.sum()) * whole
-        noise = self.moments.covariance(np.clip(self.frequency, 0, 1), 0.0, self.asked).frequency
-        variance = float(np.sum(noise)) * whole**2
         if other is None:
             return max(own, 0.0)
+        noise = self.moments.covariance(np.clip(self.frequency, 0, 1), 0.0, self.asked).frequency
+        variance = float(np.sum(noise)) * whole**2
         weight = variance / (variance + other.error**2)
         return max(0.0, (1 - weight) * own + weight * other.value)
 
@@ -252,9 +252,9 @@ def _smooth(prior: Floats, grid: Floats, *, dense: bool) -> Floats:
     return weights
 
 
-def _tilt(prior: Floats, grid: Floats, mean: float | None) -> Floats:
+def _tilt(prior: Floats, grid: Floats, mean: float) -> Floats:
     """The nearest prior (in relative entropy) whose mean is known."""
-    if mean is None or not grid[0] < mean < grid[-1]:
+    if not grid[0] < mean < grid[-1]:
         return prior
     low, high = -60.0 / grid[-1], 60.0 / grid[-1]
     scale = 1.0

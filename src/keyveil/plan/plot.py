@@ -9,11 +9,10 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from keyveil.palette import COLOURS
 from keyveil.plan.crowd import Crowd
 from keyveil.plan.predict import candidates
 from keyveil.plan.solve import Plan
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 
 
 def write_curves(plan: Plan, crowd: Crowd, path: Path, *, at: float | None = None, top: int = 50) -> None:

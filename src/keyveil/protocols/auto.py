@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from keyveil.errors import ProtocolError
 from keyveil.estimate import Estimates, estimate
 from keyveil.estimate.shrink import NO_ANCHOR, TYPICAL_SPREAD, Anchor, Evidence, Shrunk, Total, shrink
-from keyveil.estimate.sizes import SizeLaw, Truncation, class_ends, class_middles, size_classes
+from keyveil.estimate.sizes import SizeLaw, Truncation, class_ends, size_classes
 from keyveil.mechanisms import (
     Bucket,
     EncodedOracle,
@@ -331,18 +331,10 @@ class Auto:
 
     def _overlap(self, round: Round, found: _Found) -> Round:
         assert found.keys is not None
-        middle, high = round.group[1], Fraction(1)
+        middle = round.group[1]
         mechanism = self._size_mechanism(len(found.keys), self.pairs_per_user)
-        group = (middle, min(high, middle + OVERLAP))
-        return self._round(
-            "overlap",
-            mechanism,
-            group,
-            campaign=round.campaign,
-            number=round.number + 1,
-            found=found,
-            keys=found.keys,
-        )
+        group = (middle, min(Fraction(1), middle + OVERLAP))
+        return self._after(round, "overlap", mechanism, group, found)
 
     def _after_overlap(self, round: Round, tally: Tally) -> Round:
         assert isinstance(round.mechanism, EncodedOracle)
@@ -394,8 +386,8 @@ class Auto:
         assert found.evidence is not None
         if tally.n_reports:
             cut = found.choice.truncation
-            strength = _strength(round.mechanism, tally, cut, found.evidence)
-            cut = replace(cut, strength=strength)
+            assert isinstance(round.mechanism, EncodedOracle)
+            cut = cut.checked(round.mechanism, tally, found.evidence.frequency)
             found = replace(
                 found,
                 choice=replace(found.choice, truncation=cut),
@@ -462,29 +454,3 @@ def _merge(raw: Estimates, found: _Found, n_keys: int) -> Estimates:
         frequency=np.where(rest, first.frequency, wide.frequency),
         frequency_se=np.where(rest, first.frequency_se, wide.frequency_se),
     )
-
-
-def _strength(mechanism: Mechanism, tally: Tally, cut: Truncation, seen: Evidence) -> float:
-    """How much of the modelled truncation popular keys really show; near 1 where little was heard.
-
-    The group's own estimate is weighed against a guess of 0.8 with an error of 0.4.
-    """
-    assert isinstance(mechanism, EncodedOracle)
-    encoder = mechanism.encoder
-    assert isinstance(encoder, PopularSize)
-    a, b, n = float(mechanism.a), float(mechanism.b), tally.n_reports
-    heard = share(a, b, tally.cells["support"], n)[1:]
-    kept = np.minimum(1.0, cut.l / np.maximum(class_middles(encoder.starts), 1.0))
-    kept[0] = 1.0
-    whole = float(heard.sum())
-    frequency = cut.frequency(np.maximum(seen.frequency[list(encoder.popular)], 0.0))
-    modelled = float(cut.share(frequency).sum() / max(frequency.sum(), 1e-12))
-    guess, doubt = 0.8, 0.4
-    if whole <= 0 or modelled >= 0.999:
-        return guess
-    found = min(1.0, max(0.05, float(heard @ kept) / whole))
-    error = math.sqrt(b * (1 - b) * float(((kept - found) ** 2).sum()) / n) / ((a - b) * whole)
-    told = math.log(found) / math.log(modelled)
-    told_error = error / (found * abs(math.log(modelled)))
-    weight = doubt**2 / (doubt**2 + told_error**2)
-    return min(1.5, max(0.0, weight * told + (1 - weight) * guess))

@@ -13,9 +13,9 @@ import matplotlib as mpl
 from markupsafe import Markup
 from matplotlib.figure import Figure as Canvas
 
+from keyveil.palette import COLOURS, MARKERS
 from keyveil.reproduce.experiments import Figure, Paper
 from keyveil.reproduce.verdicts import SKIPPED, Cells, Verdict
-from keyveil.simulate.plot import COLOURS, MARKERS
 
 AXES = {
     "epsilon": "epsilon",

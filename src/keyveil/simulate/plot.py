@@ -9,11 +9,8 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from keyveil.palette import COLOURS, MARKERS
 from keyveil.simulate.experiment import Cell
-
-# Colours that stay apart for colour-blind readers (Okabe and Ito), and markers for print.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
-MARKERS = "osD^vP*X"
 
 PLOTS = {
     "frequency_mse": "mean squared error of frequency, all keys",
