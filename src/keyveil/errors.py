@@ -14,6 +14,8 @@
     |-- TallyError           tallies that do not belong together
     |-- PlanError            a plan that cannot be made
     |-- PairsError           a data file that is not a table of user, key, value
+    |-- StoreError           a collector's store that cannot be opened, written or believed
+    |-- Problem              a request that a collector refuses (`collector.problems`)
     `-- ReportRejected       bytes that are no report of this campaign (carries a stable code)
 
 A message says what was expected, what came, where, and what to do next. It never holds a
@@ -86,6 +88,14 @@ class PlanError(KeyveilError):
 
 class PairsError(KeyveilError):
     """A data file that is not a table of user, key and value."""
+
+
+class StoreError(KeyveilError):
+    """A collector's store that cannot be used now, or, if `damaged`, not until it is restored."""
+
+    def __init__(self, message: str, *, damaged: bool = False) -> None:
+        super().__init__(message)
+        self.damaged = damaged
 
 
 class Refusal(Enum):

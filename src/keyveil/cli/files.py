@@ -15,9 +15,9 @@ import pyarrow.parquet
 
 from keyveil.campaign import Campaign
 from keyveil.errors import PairsError, ReportRejected, TallyError
-from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES, read_frames
+from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES, parquet, read_frames
+from keyveil.report.parquet import COLUMN
 
-COLUMN = "report"
 _BATCH = 4096
 _PARQUET = b"PAR1"
 
@@ -43,22 +43,8 @@ def write_text(path: Path, text: str) -> None:
 
 def write_reports(path: Path, campaign: Campaign, blocks: Iterable[bytes], length: int) -> int:
     """Blocks of reports of one length, as they come; how many there were."""
-    said = {"keyveil": json.dumps({"campaign": campaign.id, "round": 1})}
-    schema = pa.schema([pa.field(COLUMN, pa.binary(), nullable=False)], metadata=said)
-    total = 0
-    # Noise neither compresses nor repeats.
-    with (
-        written(path) as draft,
-        pyarrow.parquet.ParquetWriter(draft, schema, compression="none", use_dictionary=False) as out,
-    ):
-        for block in blocks:
-            count = len(block) // length
-            fixed = pa.FixedSizeBinaryArray.from_buffers(
-                pa.binary(length), count, [None, pa.py_buffer(block)]
-            )
-            out.write_table(pa.table([fixed.cast(pa.binary())], schema=schema))
-            total += count
-    return total
+    with written(path) as draft:
+        return parquet.write_reports(draft, blocks, campaign=campaign.id, round=1, length=length)
 
 
 def holds_reports(path: Path) -> bool:

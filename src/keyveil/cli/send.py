@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from keyveil.cli.settings import token_option
 from keyveil.errors import LedgerError
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ _GROUP = 2000
     show_default=True,
     help="Seconds without progress after which to give up; what is left waits in the spool.",
 )
-def send(url: str, pairs: Path, spool: Path | None, patience: float) -> None:
+@token_option
+def send(url: str, pairs: Path, spool: Path | None, patience: float, token: str | None) -> None:
     """Noise every user in PAIRS and upload to URL (https://HOST/v1/campaigns/ID), with retries.
 
     PAIRS may also be a file of reports, made by `keyveil perturb`. Exit status 1 if reports are left.
@@ -55,6 +57,7 @@ def send(url: str, pairs: Path, spool: Path | None, patience: float) -> None:
         campaign,
         ledger=spool,
         collector=split_address(url)[0],
+        token=token,
         limits=Limits(reports=sys.maxsize, bytes=sys.maxsize),
     )
     why = _upload_all(device, patience)

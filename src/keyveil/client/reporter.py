@@ -118,11 +118,12 @@ class Reporter:
         *,
         ledger: str | os.PathLike[str] | None = None,
         collector: str | None = None,
+        token: str | None = None,
         caps: Caps | None = None,
         limits: Limits | None = None,
         entropy: Entropy = system_entropy,
         clock: Clock = time.time,
-        exchange: transport.Exchange = transport.exchange,
+        exchange: transport.Exchange | None = None,
     ) -> None:
         if not isinstance(campaign, Campaign):
             raise TypeError(f"expected a Campaign, got {type(campaign).__name__}")
@@ -134,7 +135,7 @@ class Reporter:
         self._caps = caps or Caps()
         self._limits = limits or Limits()
         self._entropy = entropy
-        self._exchange = exchange
+        self._exchange = exchange or (transport.exchange if token is None else transport.with_token(token))
         self._mechanism = None if campaign.has_several_rounds else campaign.build()
 
     # --- one report ---

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -54,11 +55,13 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def exchange(url: str, body: bytes | None, timeout: float) -> Answer:
+def exchange(url: str, body: bytes | None, timeout: float, *, token: str | None = None) -> Answer:
     """One request by the standard library; certificates are checked as the system says."""
     request = urllib.request.Request(checked(url), data=body)  # noqa: S310
     if body is not None:
         request.add_header("Content-Type", CONTENT_TYPE)
+    if token is not None:
+        request.add_header("Authorization", f"Bearer {token}")
     opener = urllib.request.build_opener(_NoRedirects)
     try:
         with opener.open(request, timeout=timeout) as response:
@@ -69,6 +72,11 @@ def exchange(url: str, body: bytes | None, timeout: float) -> Answer:
     except (OSError, http.client.HTTPException, ValueError) as error:
         why = getattr(error, "reason", None) or error
         raise TransportError(f"no answer from {urlsplit(url).netloc}: {why}") from None
+
+
+def with_token(token: str) -> Exchange:
+    """The same, for a campaign whose devices need a token."""
+    return partial(exchange, token=token)
 
 
 def checked(url: str) -> str:

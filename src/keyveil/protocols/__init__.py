@@ -6,6 +6,7 @@ from keyveil.protocols.one_round import OneRound, PrivKvEm, PrivKvMle, UnarySqua
 from keyveil.protocols.options import parse_options
 from keyveil.protocols.privkvm import PrivKvm, PrivKvmPlus, PrivKvmVirtual
 from keyveil.protocols.registry import METHODS, Method, build_protocol, find_method
+from keyveil.protocols.replay import replay
 from keyveil.protocols.star import PrivKvmStar
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "build_protocol",
     "find_method",
     "parse_options",
+    "replay",
     "split_groups",
     "total_loss",
 ]

@@ -26,8 +26,9 @@ from keyveil.mechanisms import (
     UeSw,
     Wave,
 )
-from keyveil.report import ABSENT, MINUS, PLUS, Envelope, Layout, Row, Symbol, Trits, public_word
+from keyveil.report import ABSENT, MINUS, PLUS, Envelope, Layout, Row, Symbol, public_word
 from keyveil.tally.hashing import signed_supports, supports
+from keyveil.tally.packed import Packed, bits_of, non_canonical, numbers_of, symbols_of
 from keyveil.tally.tally import Counts, Tally
 
 # Reports handled at once: keeps the unpacked trits of 6,000 keys within 25 MB.
@@ -63,7 +64,6 @@ def _(mechanism: SignedUnary, payloads: Sequence[bytes]) -> Cells:
     plus = np.zeros(mechanism.n_keys, dtype=np.int64)
     minus = np.zeros_like(plus)
     packed = _matrix(mechanism.layout, payloads)
-    _refuse_non_canonical(mechanism.layout, packed)
     for place in range(4):
         trits = (packed >> (2 * place)) & 3
         width = len(range(place, mechanism.n_keys, 4))
@@ -177,39 +177,28 @@ def _blocks(payloads: Iterator[bytes]) -> Iterator[list[bytes]]:
 
 
 def _matrix(layout: Layout, payloads: Sequence[bytes]) -> NDArray[np.uint8]:
-    for payload in payloads:
-        if len(payload) != layout.n_bytes:
-            layout.decode(payload)
-    return np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(len(payloads), layout.n_bytes)
-
-
-def _refuse_non_canonical(layout: Trits, packed: NDArray[np.uint8]) -> None:
-    spare = np.uint8(0xFF << (2 * (layout.length % 4)) & 0xFF if layout.length % 4 else 0)
-    bad = (packed & (packed >> 1) & 0x55).any(axis=1) | ((packed[:, -1] & spare) != 0)
+    """The payloads as rows of bytes; the first that is no answer is refused."""
+    if isinstance(payloads, Packed) and payloads.rows.shape[1] == layout.n_bytes:
+        packed = payloads.rows
+    else:
+        for payload in payloads:
+            if len(payload) != layout.n_bytes:
+                layout.decode(payload)
+        packed = np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(len(payloads), layout.n_bytes)
+    bad = non_canonical(layout, packed)
     if bad.any():
         layout.decode(packed[bad.argmax()].tobytes())
+    return packed
 
 
 def _rows(layout: Row, payloads: Sequence[bytes]) -> NDArray[np.int64]:
     """The numbers of every report, one row each."""
-    bits = np.unpackbits(_matrix(layout, payloads), axis=1, bitorder="little")
-    used = layout.bits * layout.length
-    numbers = bits[:, :used].reshape(len(payloads), layout.length, layout.bits) @ (
-        1 << np.arange(layout.bits, dtype=np.int64)
-    )
-    bad = bits[:, used:].any(axis=1) | (numbers >= layout.size).any(axis=1)
-    if bad.any():
-        layout.decode(payloads[int(bad.argmax())])
-    return numbers
+    return numbers_of(layout, bits_of(_matrix(layout, payloads)))
 
 
 def _symbols(layout: Symbol, payloads: Sequence[bytes]) -> NDArray[np.int64]:
     """The number that every report is."""
-    packed = _matrix(layout, payloads)
-    symbols = packed.astype(np.int64) @ (1 << (8 * np.arange(layout.n_bytes, dtype=np.int64)))
-    if symbols.size and symbols.max() >= layout.size:
-        layout.decode(packed[symbols.argmax()].tobytes())
-    return symbols
+    return symbols_of(layout, _matrix(layout, payloads))
 
 
 def _histogram(layout: Symbol, payloads: Sequence[bytes]) -> Counts:

@@ -1,0 +1,59 @@
+"""`keyveil serve`: a collector on this machine."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.option(
+    "--store",
+    default="sqlite:///keyveil.db",
+    show_default=True,
+    metavar="URL",
+    help="sqlite:///FILE, or postgresql://... for several collectors at once.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", default=8765, show_default=True, type=click.IntRange(0, 65535), help="The port.")
+@click.option(
+    "--largest-body", default=8 << 20, show_default=True, type=click.IntRange(1024), help="Bytes of an upload."
+)
+@click.option(
+    "--waiting-bytes",
+    default=64 << 20,
+    show_default=True,
+    type=click.IntRange(1024),
+    help="Bytes of uploads in memory; beyond them senders are told to wait.",
+)
+@click.option(
+    "--waiting-uploads",
+    default=4096,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Uploads that may wait to be written.",
+)
+def serve(
+    store: str, host: str, port: int, largest_body: int, waiting_bytes: int, waiting_uploads: int
+) -> None:
+    """Collect reports over HTTP until told to stop. The first start prints an admin token, once.
+
+    Put a server that speaks https in front: devices send over http to their own machine only.
+    """
+    from keyveil.collector.serve import serve as run
+    from keyveil.collector.settings import Settings
+
+    settings = Settings(
+        largest_body=largest_body, waiting_bytes=waiting_bytes, waiting_uploads=waiting_uploads
+    )
+
+    def show_token(token: str) -> None:
+        click.echo(f"admin token, shown this once: {token}")
+
+    run(
+        store,
+        host=host,
+        port=port,
+        settings=settings,
+        show_token=show_token,
+        started=lambda address: click.echo(f"listening on {address}"),
+    )

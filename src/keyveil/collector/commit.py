@@ -1,0 +1,149 @@
+"""A group of uploads becomes one transaction: ids, reports and tallies together, or nothing.
+
+For every campaign in the group, in order: which round is open, which reports can be counted, which ids
+are new. A report that is known by its id is a duplicate, whatever else is wrong with it by now: a device
+whose answer was lost must hear that its report counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from keyveil.collector.problems import ROUND_CLOSED, Problem
+from keyveil.collector.rounds import Book, Known, report_length
+from keyveil.collector.store.base import Store, Writing
+from keyveil.collector.store.cells import pack, unpack
+from keyveil.collector.upload import Part, Upload
+from keyveil.errors import Refusal
+from keyveil.protocols import Round
+from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
+from keyveil.tally import Packed, count, refusals
+from keyveil.tally.packed import Bytes
+
+DUPLICATE = "duplicate"
+_ID = slice(HEADER_BYTES - REPORT_ID_BYTES, HEADER_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """A round that has more reports now; `n_reports` is how many in all."""
+
+    campaign: str
+    round: int
+    accepted: int
+    n_reports: int
+
+
+def commit_group(store: Store, book: Book, uploads: Sequence[Upload], now: float) -> list[Grown]:
+    """Write what can be counted and mark what cannot; nothing is marked for good unless this returns."""
+    for upload in uploads:
+        upload.reset()
+    with store.write() as tx:
+        _refuse_revoked(tx, uploads)
+        waiting: dict[str, list[Upload]] = {}
+        for upload in uploads:
+            if upload.problem is None:
+                waiting.setdefault(upload.campaign, []).append(upload)
+        known = {}
+        for campaign in waiting:
+            found = book.campaign(tx, campaign)
+            if found is None:
+                raise AssertionError("an upload to a campaign that was never met")
+            known[found.no] = found
+        open_rounds = tx.lock_open_rounds(sorted(known))
+        grown: list[Grown] = []
+        for no in sorted(known):
+            row = open_rounds.get(no)
+            is_open = row is not None and (row.closes_at is None or now < row.closes_at)
+            number = row.number if row is not None and is_open else None
+            last = row.number if row is not None else max((r.number for r in tx.rounds(no)), default=0)
+            grown += _commit_campaign(tx, book, known[no], waiting[known[no].id], number, last)
+        return grown
+
+
+def _refuse_revoked(tx: Writing, uploads: Sequence[Upload]) -> None:
+    """A token that was revoked opens nothing, even if the upload was on its way."""
+    named = {upload.token for upload in uploads if upload.token is not None}
+    dead = named - tx.live_tokens(sorted(named))
+    for upload in uploads:
+        if upload.token in dead:
+            upload.problem = Problem("unknown-token")
+
+
+def _commit_campaign(
+    tx: Writing, book: Book, known: Known, uploads: list[Upload], number: int | None, last: int
+) -> Iterable[Grown]:
+    fitting: list[tuple[Upload, Part]] = []
+    asked = None if number is None else book.round(tx, known, number)
+    length = 0 if asked is None else report_length(asked)
+    for upload in uploads:
+        for part in upload.parts:
+            if asked is not None and (part.round, part.length) == (number, length):
+                fitting.append((upload, part))
+            else:
+                _refuse(tx, known, upload, part, number, last)
+    if asked is None or not fitting:
+        return []
+    return _count(tx, known, asked, length, fitting)
+
+
+def _refuse(tx: Writing, known: Known, upload: Upload, part: Part, number: int | None, last: int) -> None:
+    """Duplicates of what was counted; or reports to a round that is over or not yet open, or misshapen."""
+    ids = ids_of(np.frombuffer(part.reports, dtype=np.uint8).reshape(-1, part.length))
+    counted = tx.known_ids(known.no, ids)
+    if part.round == number:
+        status = Refusal.WRONG_LENGTH.value
+    elif 1 <= part.round <= last:
+        status = ROUND_CLOSED
+    else:
+        status = Refusal.WRONG_ROUND.value
+    for place, name in zip(part.places, ids, strict=True):
+        upload.mark((place,), DUPLICATE if name in counted else status)
+
+
+def _count(
+    tx: Writing, known: Known, round: Round, length: int, fitting: list[tuple[Upload, Part]]
+) -> Iterable[Grown]:
+    joined = fitting[0][1].reports if len(fitting) == 1 else b"".join(part.reports for _, part in fitting)
+    rows: Bytes = np.frombuffer(joined, dtype=np.uint8).reshape(-1, length)
+    ids = ids_of(rows)
+    refused = refusals(round.mechanism, rows, tag=known.campaign.tag, round=round.number)
+    # The first of equal ids counts, the others repeat it.
+    first: dict[bytes, int] = {}
+    for row, name in enumerate(ids):
+        if row not in refused:
+            first.setdefault(name, row)
+    fresh = tx.claim_ids(known.no, round.number, list(first))
+    if len(fresh) == len(ids):
+        kept = rows
+    else:
+        counted = tx.known_ids(known.no, [ids[row] for row in refused]) if refused else set()
+        taken = {first[name] for name in fresh}
+        kept = rows[sorted(taken)]
+        joined = kept.tobytes()
+        row = 0
+        for upload, part in fitting:
+            for place in part.places:
+                if row not in taken:
+                    reason = refused.get(row)
+                    known_already = reason is None or ids[row] in counted
+                    upload.mark((place,), DUPLICATE if known_already else refused[row].value)
+                row += 1
+    if not len(kept):
+        return []
+    tx.add_block(known.no, round.number, length, joined)
+    delta = count(round.mechanism, Packed(kept[:, HEADER_BYTES:]), question=round.question)
+    before = tx.lock_tally(known.no, round.number)
+    if before is not None:
+        delta = unpack(before.cells, question=round.question, n_reports=before.n_reports) + delta
+    tx.set_tally(known.no, round.number, delta.n_reports, pack(delta))
+    return [Grown(known.id, round.number, len(kept), delta.n_reports)]
+
+
+def ids_of(rows: Bytes) -> list[bytes]:
+    """The report ids of reports, a row each."""
+    joined = rows[:, _ID].tobytes()
+    return [joined[at : at + REPORT_ID_BYTES] for at in range(0, len(joined), REPORT_ID_BYTES)]

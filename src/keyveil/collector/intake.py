@@ -1,0 +1,244 @@
+"""The report route, as plain ASGI: as little as possible between the socket and the writer.
+
+The order matters. Who sends, whether there is room and how large the body claims to be are settled
+before a byte of it is read. The answer waits for the commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from keyveil.collector.limits import Budget, Rates
+from keyveil.collector.problems import Problem
+from keyveil.collector.rounds import Known
+from keyveil.collector.service import Collector
+from keyveil.collector.tokens import Credential, Role
+from keyveil.collector.upload import FRAMED, JSON, Expander, Upload, read_upload
+from keyveil.collector.writer import Writer
+from keyveil.errors import StoreError
+
+PREFIX, SUFFIX = "/v1/campaigns/", "/reports"
+_ID_LENGTH = 64
+_JSON_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+# An unread body beyond this is not waited for: the connection is closed.
+_DRAINED = 1 << 16
+
+
+class Intake:
+    """POST /v1/campaigns/{id}/reports."""
+
+    def __init__(self, collector: Collector, writer: Writer, rates: Rates, executor: Executor) -> None:
+        self._collector, self._writer, self._rates, self._executor = collector, writer, rates, executor
+        self._settings = collector.settings
+        self._budget = Budget(self._settings.waiting_bytes)
+        collector.metrics.gauges["keyveil_waiting_bytes"] = (
+            "Bytes of uploads in memory.",
+            lambda: self._budget.taken,
+        )
+
+    @staticmethod
+    def takes(method: str, path: str) -> bool:
+        """Whether a request is an upload."""
+        return (
+            method == "POST"
+            and path.endswith(SUFFIX)
+            and path.startswith(PREFIX)
+            and len(path) == len(PREFIX) + _ID_LENGTH + len(SUFFIX)
+        )
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """One upload."""
+        taken = [0]
+        headers = dict(scope["headers"])
+        try:
+            upload = await self._read(scope, headers, receive, taken)
+            await self._writer.put(upload)
+            if upload.problem is not None:
+                raise upload.problem
+        except (Problem, StoreError) as error:
+            problem = error if isinstance(error, Problem) else unavailable(error, self._settings.retry_after)
+            await self._refuse(problem, headers, send)
+            return
+        except Disconnected:
+            return
+        finally:
+            self._budget.give(taken[0])
+        body = _all_accepted(upload.n_reports) if upload.statuses is None else _statuses(upload.statuses)
+        await _answer(send, 200, _JSON_HEADERS, body)
+
+    async def _read(self, scope: Any, headers: dict[bytes, bytes], receive: Any, taken: list[int]) -> Upload:
+        """The upload; what of the budget it uses is noted in `taken`."""
+        known = await self._known(scope["path"][len(PREFIX) : -len(SUFFIX)])
+        credential = await self._credential(headers, known)
+        if scope["query_string"]:
+            raise Problem("bad-request", "this request has no query parameters")
+        if self._collector.now() >= known.ends:
+            raise Problem("campaign-expired")
+        kind = (
+            headers.get(b"content-type", FRAMED.encode()).partition(b";")[0].strip().lower().decode("latin-1")
+        )
+        if kind not in (FRAMED, JSON):
+            raise Problem("unsupported-type", f"expected {FRAMED} or {JSON}")
+        expander = self._expander(headers)
+        if self._writer.is_full:
+            raise Problem("overloaded", retry_after=self._settings.retry_after)
+        body = await self._body(headers, receive, expander, taken)
+        if kind == JSON and len(body) > _DRAINED:
+            made = asyncio.get_running_loop().run_in_executor(
+                self._executor, self._upload, body, kind, known, credential
+            )
+            upload = await made
+        else:
+            upload = self._upload(body, kind, known, credential)
+        if credential is not None:
+            self._rates.spend(credential, upload.n_reports)
+        return upload
+
+    def _upload(self, body: bytes, kind: str, known: Known, credential: Credential | None) -> Upload:
+        return read_upload(
+            body,
+            kind,
+            tag=known.campaign.tag,
+            campaign=known.id,
+            token=None if credential is None else credential.id,
+            most=self._settings.most_reports,
+        )
+
+    async def _known(self, id: str) -> Known:
+        known = self._collector.book.find(id)
+        if known is None:
+            loop = asyncio.get_running_loop()
+            known = await loop.run_in_executor(self._executor, self._collector.known, id)
+        return known
+
+    async def _credential(self, headers: dict[bytes, bytes], known: Known) -> Credential | None:
+        header = headers.get(b"authorization")
+        if header is None:
+            if known.terms.uploads == "open":
+                return None
+            raise Problem("no-token")
+        token = bearer(header)
+        credential = self._collector.cached(token)
+        if credential is None:
+            loop = asyncio.get_running_loop()
+            credential = await loop.run_in_executor(self._executor, self._collector.recognise, token)
+        if credential is None:
+            raise Problem("unknown-token")
+        if credential.role is not Role.DEVICE:
+            raise Problem("forbidden", "reports are sent with a device's token")
+        if not credential.covers(known.id):
+            raise Problem("other-campaign")
+        self._rates.check(credential)
+        return credential
+
+    def _expander(self, headers: dict[bytes, bytes]) -> Expander | None:
+        coding = headers.get(b"content-encoding", b"identity").strip().lower()
+        if coding == b"identity":
+            return None
+        if coding != b"gzip":
+            raise Problem("unsupported-type", "expected Content-Encoding: gzip, or none")
+        return Expander(self._settings.largest_body)
+
+    async def _body(
+        self, headers: dict[bytes, bytes], receive: Any, expander: Expander | None, taken: list[int]
+    ) -> bytes:
+        largest = self._settings.largest_body
+        claimed = headers.get(b"content-length")
+        if claimed is not None:
+            size = int(claimed) if claimed.isdigit() else largest + 1
+            if size > largest:
+                raise Problem("too-large", f"expected at most {largest} bytes")
+            self._take(size, taken)
+        message = await receive()
+        if expander is None and claimed is not None and not message.get("more_body", False):
+            return _part(message)
+        async with _patience(self._settings.patience):
+            parts, size = [], 0
+            while True:
+                part = _part(message)
+                size += len(part)
+                if size > largest:
+                    raise Problem("too-large", f"expected at most {largest} bytes")
+                if expander is not None:
+                    part = expander.feed(part)
+                if claimed is None or expander is not None:
+                    self._take(len(part), taken)
+                parts.append(part)
+                if not message.get("more_body", False):
+                    break
+                message = await receive()
+        if expander is not None:
+            expander.finish()
+        return b"".join(parts)
+
+    def _take(self, size: int, taken: list[int]) -> None:
+        if not self._budget.take(size):
+            raise Problem("overloaded", retry_after=self._settings.retry_after)
+        taken[0] += size
+
+    async def _refuse(self, problem: Problem, headers: dict[bytes, bytes], send: Any) -> None:
+        self._collector.metrics.count_problem(problem.code)
+        said = problem.headers()
+        length = headers.get(b"content-length", b"")
+        if not length.isdigit() or int(length) > _DRAINED:
+            said.append((b"connection", b"close"))
+        await _answer(send, problem.status, said, problem.body())
+
+
+class Disconnected(Exception):
+    """The sender went away in the middle of a body."""
+
+
+def bearer(header: bytes) -> str:
+    """The token in an Authorization header, or a text that is none."""
+    scheme, _, token = header.partition(b" ")
+    return token.strip().decode("latin-1") if scheme.lower() == b"bearer" else ""
+
+
+def unavailable(error: StoreError, retry_after: float) -> Problem:
+    """What a sender is told of a store that failed."""
+    code = "campaign-damaged" if error.damaged else "store-unavailable"
+    return Problem(code, retry_after=retry_after)
+
+
+def _part(message: Any) -> bytes:
+    if message["type"] == "http.disconnect":
+        raise Disconnected
+    part: bytes = message.get("body", b"")
+    return part
+
+
+class _patience:  # noqa: N801
+    """A time limit whose end is told as a refusal."""
+
+    def __init__(self, seconds: float) -> None:
+        self._timeout = asyncio.timeout(seconds)
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(self, *error: Any) -> None:
+        try:
+            await self._timeout.__aexit__(*error)
+        except TimeoutError:
+            raise Problem("bad-request", "the body did not come in time") from None
+
+
+async def _answer(send: Any, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    length = (b"content-length", str(len(body)).encode())
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
+    await send({"type": "http.response.body", "body": body})
+
+
+@lru_cache(maxsize=1024)
+def _all_accepted(count: int) -> bytes:
+    return _statuses(["accepted"] * count)
+
+
+def _statuses(statuses: list[str]) -> bytes:
+    return msgspec.json.encode({"reports": statuses})

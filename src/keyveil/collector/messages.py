@@ -1,0 +1,226 @@
+"""What the collector says and is told, as types; the OpenAPI document is made from them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from keyveil.collector.terms import Terms
+
+CampaignId = Annotated[
+    str, msgspec.Meta(pattern="^[0-9a-f]{64}$", description="SHA-256 of the canonical JSON.")
+]
+# One line that may be shown anywhere: no control characters.
+Line = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Seconds = Annotated[float, msgspec.Meta(description="Seconds since 1970-01-01 UTC.")]
+RoleName = Literal["device", "analyst", "operator", "admin"]
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of all messages: unknown fields are refused."""
+
+
+class NewCampaign(Message, frozen=True):
+    """A campaign and how it is to be run here. A campaign alone is taken too, with the default terms."""
+
+    campaign: dict[str, Any]
+    terms: Terms = Terms()
+    label: Line = ""
+
+
+class CampaignCreated(Message, frozen=True):
+    """The campaign's id, and a token for its devices that is shown this once."""
+
+    id: CampaignId
+    created: bool
+    """False if the same campaign was there already; then nothing was changed."""
+    round: int
+    device_token: str | None
+
+
+class CampaignView(Message, frozen=True):
+    """What everybody may know: the campaign, and what a device must know to answer."""
+
+    id: CampaignId
+    campaign: str
+    """The canonical JSON, as text: hash it, then read it."""
+    label: str
+    state: Literal["open", "finished", "expired"]
+    uploads: Literal["token", "open"]
+    round: int | None
+    """The open round."""
+    device_config: dict[str, Any] | None
+
+
+class CampaignLine(Message, frozen=True):
+    """A campaign in a list."""
+
+    id: CampaignId
+    name: str
+    label: str
+    mechanism: str
+    state: Literal["open", "finished", "expired", "damaged"]
+    round: int | None
+    reports: int
+    created_at: Seconds
+
+
+class CampaignList(Message, frozen=True):
+    """Campaigns, the oldest first."""
+
+    campaigns: list[CampaignLine]
+
+
+class Label(Message, frozen=True):
+    """A name for people; not part of the campaign's identity."""
+
+    label: Line
+
+
+class RoundView(Message, frozen=True):
+    """How far a round is."""
+
+    number: int
+    purpose: str
+    reports: int
+    opened_at: Seconds
+    closes_at: Seconds | None
+    closed_at: Seconds | None
+    why: str
+    reports_kept: bool
+
+
+class RoundList(Message, frozen=True):
+    """The rounds so far, in order."""
+
+    rounds: list[RoundView]
+
+
+class RoundClosed(Message, frozen=True):
+    """What closing led to; the same for everybody who asked."""
+
+    round: int
+    reports: int
+    closed_at: Seconds
+    why: str
+    next_round: int | None
+    """The round that is open now; null if the campaign is at its end."""
+    device_config: dict[str, Any] | None
+
+
+class Statuses(Message, frozen=True):
+    """What became of each report of a batch, in order."""
+
+    reports: list[str]
+
+
+class ReportBatch(Message, frozen=True):
+    """A batch as JSON: each report as base64 of its bytes, or as an object for people."""
+
+    reports: list[Any]
+
+
+class Recount(Message, frozen=True):
+    """The stored reports counted again, beside the tally that grew with them."""
+
+    round: int
+    tally_reports: int
+    stored_reports: int
+    damaged_blocks: int
+    agrees: bool
+
+
+class NewToken(Message, frozen=True):
+    """A token to be made."""
+
+    role: RoleName
+    label: Line = ""
+    rate: Annotated[float, msgspec.Meta(gt=0, le=1e9)] | None = None
+    """At most so many requests a second (of a device: reports a second)."""
+
+
+class TokenCreated(Message, frozen=True):
+    """A token, shown this once."""
+
+    id: str
+    token: str
+    role: RoleName
+    campaign: CampaignId | None
+
+
+class TokenView(Message, frozen=True):
+    """A token in a list; the secret is not known any more."""
+
+    id: str
+    role: RoleName
+    campaign: CampaignId | None
+    label: str
+    rate: float | None
+    created_at: Seconds
+    revoked_at: Seconds | None
+
+
+class TokenList(Message, frozen=True):
+    """Tokens, the oldest first."""
+
+    tokens: list[TokenView]
+
+
+class ActView(Message, frozen=True):
+    """An administrative act; `token` is the id of the token that acted."""
+
+    no: int
+    at: Seconds
+    token: str
+    act: str
+    campaign: str
+    detail: str
+
+
+class ActList(Message, frozen=True):
+    """The log from a place on, a page at a time."""
+
+    acts: list[ActView]
+
+
+class Health(Message, frozen=True):
+    """Whether the process lives."""
+
+    status: str
+
+
+class Ready(Message, frozen=True):
+    """Whether reports can be taken, and what of the store is damaged."""
+
+    ready: bool
+    store: str
+    waiting_uploads: int
+    damaged: list[str]
+
+
+class ProblemDocument(Message, frozen=True):
+    """A refusal, as RFC 9457 has it; `code` is stable."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    meaning: str
+    remedy: str
+
+
+class TallyDocument(Message, frozen=True):
+    """The sum of a round's reports: integers that add."""
+
+    question: str
+    n_reports: int
+    cells: dict[str, Any]
+
+
+class ReleaseDocument(Message, frozen=True):
+    """Metadata and one row a key."""
+
+    metadata: dict[str, Any]
+    rows: list[dict[str, Any]]

@@ -1,0 +1,117 @@
+"""Releases and exports, as files: what analysts take home."""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from keyveil.campaign import Campaign
+from keyveil.collector.problems import Problem
+from keyveil.collector.store.base import Block
+from keyveil.errors import KeyveilError, MechanismError, ProtocolError
+from keyveil.protocols import Outcome, Round, replay
+from keyveil.release import Release, release_outcome
+from keyveil.tally import Tally
+
+RELEASE_TYPES = {
+    "json": "application/json",
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+    "arrow": "application/vnd.apache.arrow.file",
+}
+REPORT_TYPES = {"frames": "application/octet-stream", "parquet": RELEASE_TYPES["parquet"]}
+
+
+def make_release(
+    campaign: Campaign, tallies: Sequence[Tally], *, post: str, estimator: str | None
+) -> Release:
+    """The release of a campaign's tallies; another estimator must be one for the same reports."""
+    try:
+        protocol = campaign.protocol()
+        if estimator is not None and estimator != campaign.mechanism:
+            _check_same_reports(campaign, estimator, tallies)
+            protocol = replace(campaign, mechanism=estimator).protocol()
+        stands = replay(protocol, campaign.id, tallies)
+        if not isinstance(stands, Outcome):
+            raise Problem("rounds-left", f"round {stands.number} is still to be closed")
+        made = release_outcome(campaign, protocol, stands, post=post)
+    except MechanismError as error:
+        raise Problem("unknown-step", str(error)) from None
+    except ProtocolError as error:
+        raise Problem("round-empty", str(error)) from None
+    return made if estimator is None else replace(made, metadata={**made.metadata, "estimator": estimator})
+
+
+def _check_same_reports(campaign: Campaign, estimator: str, tallies: Sequence[Tally]) -> None:
+    refused = Problem(
+        "unknown-step", f'"{estimator[:80]}" is no estimator for reports of "{campaign.mechanism}"'
+    )
+    try:
+        theirs = replace(campaign, mechanism=estimator).protocol()
+    except MechanismError:
+        raise
+    except KeyveilError:
+        raise refused from None
+    ours = campaign.protocol()
+    mine: Round | Outcome = ours.start(campaign.id)
+    other: Round | Outcome = theirs.start(campaign.id)
+    for tally in tallies:
+        if not isinstance(mine, Round) or not isinstance(other, Round):
+            raise refused
+        if (mine.mechanism, mine.keys) != (other.mechanism, other.keys):
+            raise refused
+        mine, other = ours.next(mine, tally), theirs.next(other, tally)
+
+
+def write_release(release: Release, form: str) -> bytes:
+    """A release in one of `RELEASE_TYPES`."""
+    if form == "json":
+        return release.to_json().encode()
+    if form == "csv":
+        return release.to_csv().encode()
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    table, out = release.to_arrow(), io.BytesIO()
+    if form == "parquet":
+        pyarrow.parquet.write_table(table, out)
+    else:
+        with pa.ipc.new_file(out, table.schema) as file:
+            file.write_table(table)
+    return out.getvalue()
+
+
+def write_frames(out: BinaryIO, blocks: Iterator[Block]) -> None:
+    """Reports as a stream of frames."""
+    for block in blocks:
+        rows = np.frombuffer(block.reports, dtype=np.uint8).reshape(-1, block.length)
+        framed = np.empty((len(rows), 4 + block.length), dtype=np.uint8)
+        framed[:, :4] = np.frombuffer(struct.pack("<I", block.length), dtype=np.uint8)
+        framed[:, 4:] = rows
+        out.write(framed.tobytes())
+
+
+def write_parquet(
+    out: BinaryIO, campaign: Campaign, round: int, length: int, blocks: Iterator[Block]
+) -> None:
+    """Reports as Parquet."""
+    from keyveil.report.parquet import write_reports
+
+    write_reports(out, (block.reports for block in blocks), campaign=campaign.id, round=round, length=length)
+
+
+def intact(read: Callable[[int], list[Block]], on_damage: Callable[[Block], Any]) -> Iterator[Block]:
+    """The blocks of a round, page by page; `on_damage` decides what becomes of one that is not intact."""
+    after = 0
+    while page := read(after):
+        for block in page:
+            if block.is_intact:
+                yield block
+            else:
+                on_damage(block)
+        after = page[-1].no

@@ -1,0 +1,64 @@
+"""A collector as a process: one store, one event loop, uvicorn around it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from keyveil.collector.app import Application
+from keyveil.collector.service import Collector
+from keyveil.collector.settings import Settings
+from keyveil.collector.store import open_store
+from keyveil.errors import StoreError
+
+# Seconds that requests have to end when a stop is asked for; with the last group, under ten in all.
+_GRACE = 6
+_BACKLOG = 4096
+
+
+def serve(
+    store: str,
+    *,
+    host: str,
+    port: int,
+    settings: Settings | None = None,
+    show_token: Callable[[str], None],
+    started: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Run until a signal says stop. `show_token` gets the admin token of a first start, once."""
+    listening = _listen(host, port)
+    collector = Collector(open_store(store), settings=settings)
+    token = collector.first_token()
+    if token is not None:
+        show_token(token)
+    collector.inspect()
+    config = uvicorn.Config(
+        Application(collector),
+        loop="uvloop",
+        http="httptools",
+        lifespan="on",
+        ws="none",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=_GRACE,
+        backlog=_BACKLOG,
+    )
+    started(f"http://{host}:{listening.getsockname()[1]}")
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """The socket, taken before anything else: a collector that cannot listen changes no store."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise StoreError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+    return listening

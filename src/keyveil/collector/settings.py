@@ -1,0 +1,33 @@
+"""What an operator may set, with defaults for one small machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Limits of one collector process.
+
+    Memory in use by uploads is at most `waiting_bytes`, plus what one group takes while it is written.
+    """
+
+    largest_body: int = 8 << 20
+    """Bytes of an upload, as sent and as expanded."""
+    largest_config: int = 32 << 20
+    """Bytes of a campaign."""
+    most_reports: int = 1 << 16
+    """Reports in one upload."""
+    waiting_bytes: int = 64 << 20
+    """Bytes of uploads that are being read, waited for or written."""
+    waiting_uploads: int = 4096
+    """Uploads that wait for the writer."""
+    group_bytes: int = 8 << 20
+    group_uploads: int = 2048
+    """What is written in one transaction."""
+    retry_after: float = 1.0
+    """What a refused upload is told to wait, in seconds."""
+    tick: float = 1.0
+    """Seconds between looks at rounds that end by time, and at what retention drops."""
+    patience: float = 30.0
+    """Seconds that an upload may wait for the store before it is told so."""

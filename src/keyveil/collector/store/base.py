@@ -1,0 +1,201 @@
+"""What is kept, and the one way to it: transactions of small operations.
+
+    with store.write() as tx: ...      all or nothing, durable when the block ends
+    with store.read() as tx: ...       one moment's view
+
+A report is kept twice: its id, to be known again, and its bytes, inside a block: the reports to one
+round that one transaction accepted, joined. Tallies change in the transaction that stores the block.
+Locks are always taken in one order (rounds, ids, tallies; each by campaign, ids by their bytes), so two
+collectors cannot wait for each other.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from keyveil.collector.tokens import Credential
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignRow:
+    """A campaign as it was created; `no` is its number in this store."""
+
+    no: int
+    id: str
+    config: str
+    terms: str
+    label: str
+    created_at: float
+    finished_at: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRow:
+    """A round; `told` is what devices are told of it, as JSON."""
+
+    campaign: int
+    number: int
+    purpose: str
+    told: str
+    opened_at: float
+    closes_at: float | None
+    closed_at: float | None
+    why: str
+    dropped_at: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TallyRow:
+    """The sum so far of a round; `cells` as in `cells.pack`."""
+
+    n_reports: int
+    cells: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Reports of one length, joined, and their checksum."""
+
+    no: int
+    length: int
+    crc: int
+    reports: bytes
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether every byte is as it was written."""
+        return zlib.crc32(self.reports) == self.crc and len(self.reports) % self.length == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """A line of the log of administrative acts; `token` is the id of the token that acted."""
+
+    no: int
+    at: float
+    token: str
+    act: str
+    campaign: str
+    detail: str
+
+
+class Reading(Protocol):
+    """What can be asked."""
+
+    def campaign(self, id: str) -> CampaignRow | None:
+        """The campaign with this id."""
+
+    def campaigns(self) -> list[CampaignRow]:
+        """All, the oldest first."""
+
+    def rounds(self, campaign: int) -> list[RoundRow]:
+        """The rounds that were opened, in order."""
+
+    def due_rounds(self, now: float) -> list[tuple[str, int]]:
+        """Campaign ids and numbers of open rounds whose time is over."""
+
+    def tally(self, campaign: int, round: int) -> TallyRow | None:
+        """The sum of a round's reports, if there are any."""
+
+    def blocks(self, campaign: int, round: int, *, after: int = 0, most: int = 16) -> list[Block]:
+        """The next blocks of a round's reports, by number."""
+
+    def credential(self, id: str) -> Credential | None:
+        """The token with this id."""
+
+    def credentials(self, campaign: str | None) -> list[Credential]:
+        """The tokens of a campaign, or those of the whole collector."""
+
+    def has_admin(self) -> bool:
+        """Whether any admin token was ever made."""
+
+    def acts(self, *, after: int = 0, most: int = 1000) -> list[Act]:
+        """The log from a place on."""
+
+
+class Writing(Reading, Protocol):
+    """What can be changed, all or nothing."""
+
+    def be_alone(self) -> None:
+        """Wait until no other transaction that asked for this is under way: for what is done once."""
+
+    def add_campaign(self, *, id: str, config: str, terms: str, label: str, now: float) -> bool:
+        """Whether the campaign is new."""
+
+    def label_campaign(self, campaign: int, label: str) -> None:
+        """Another label."""
+
+    def finish_campaign(self, campaign: int, now: float) -> None:
+        """The last round is over."""
+
+    def lock_open_rounds(self, campaigns: Sequence[int]) -> dict[int, RoundRow]:
+        """The open round of each campaign; it stays open until the transaction ends."""
+
+    def lock_round(self, campaign: int, number: int) -> RoundRow | None:
+        """The round, alone: nobody adds to it until the transaction ends."""
+
+    def open_round(
+        self, campaign: int, number: int, *, purpose: str, told: str, now: float, closes_at: float | None
+    ) -> None:
+        """A round to which reports are taken."""
+
+    def close_round(self, campaign: int, number: int, *, why: str, now: float) -> None:
+        """Take no more reports to a round."""
+
+    def claim_ids(self, campaign: int, round: int, ids: list[bytes]) -> set[bytes]:
+        """Those of the ids, all different, that were not known; they are now."""
+
+    def known_ids(self, campaign: int, ids: list[bytes]) -> set[bytes]:
+        """Those of the ids that are known."""
+
+    def add_block(self, campaign: int, round: int, length: int, reports: bytes) -> None:
+        """Keep reports."""
+
+    def lock_tally(self, campaign: int, round: int) -> TallyRow | None:
+        """The tally, to be changed."""
+
+    def set_tally(self, campaign: int, round: int, n_reports: int, cells: bytes) -> None:
+        """The tally, changed."""
+
+    def drop_reports(self, campaign: int, round: int, now: float) -> None:
+        """Forget the bytes of a closed round's reports; ids and tally stay."""
+
+    def drop_ids(self, campaign: int, round: int) -> None:
+        """Forget the ids of a closed round's reports."""
+
+    def live_tokens(self, ids: Iterable[str]) -> set[str]:
+        """Those of the token ids that were not revoked."""
+
+    def add_credential(self, credential: Credential) -> None:
+        """A new token."""
+
+    def revoke(self, id: str, now: float) -> None:
+        """The token opens nothing from now on."""
+
+    def log(self, *, at: float, token: str, act: str, campaign: str = "", detail: str = "") -> None:
+        """A line that is never changed."""
+
+
+class Store(Protocol):
+    """A place to keep campaigns; threads may share it."""
+
+    kind: str
+
+    def read(self) -> AbstractContextManager[Reading]:
+        """One moment's view."""
+
+    def write(self) -> AbstractContextManager[Writing]:
+        """All or nothing, durable when the block ends."""
+
+    def backup(self, path: Path) -> None:
+        """A copy of one moment, while others write."""
+
+    def close(self) -> None:
+        """Give everything back."""

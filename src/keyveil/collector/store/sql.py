@@ -1,0 +1,232 @@
+"""The operations in the SQL that both stores speak; what they speak differently is in their own files."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from keyveil.collector.store.base import Act, Block, CampaignRow, RoundRow, TallyRow
+from keyveil.collector.tokens import Credential, Role
+
+# {number}, {blob} and {serial} are the store's words for a 64-bit integer, bytes and a key that counts up.
+TABLES = (
+    "create table store (name text primary key, value text not null)",
+    """create table campaigns (no {serial}, id text not null unique, config text not null,
+    terms text not null, label text not null, created_at {real} not null, finished_at {real})""",
+    """create table rounds (campaign {number} not null, number {number} not null, purpose text not null,
+    told text not null, opened_at {real} not null, closes_at {real}, closed_at {real}, why text not null,
+    dropped_at {real}, primary key (campaign, number))""",
+    """create table tallies (campaign {number} not null, round {number} not null, n_reports {number} not null,
+    cells {blob} not null, primary key (campaign, round))""",
+    """create table blocks (no {serial}, campaign {number} not null, round {number} not null,
+    length {number} not null, crc {number} not null, reports {blob} not null)""",
+    "create index blocks_by_round on blocks (campaign, round, no)",
+    """create table tokens (id text primary key, hash {blob} not null, role text not null, campaign text,
+    label text not null, rate {real}, created_at {real} not null, revoked_at {real})""",
+    """create table acts (no {serial}, at {real} not null, token text not null, act text not null,
+    campaign text not null, detail text not null)""",
+)
+
+_CAMPAIGN = "no, id, config, terms, label, created_at, finished_at"
+_ROUND = "campaign, number, purpose, told, opened_at, closes_at, closed_at, why, dropped_at"
+_TOKEN = "id, hash, role, campaign, label, rate, created_at, revoked_at"  # noqa: S105
+
+
+class SqlTransaction:
+    """Everything but locks, ids and how a statement is run."""
+
+    def _all(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a statement with `?` for values."""
+        raise NotImplementedError
+
+    def _run(self, statement: str, values: Sequence[Any] = ()) -> int:
+        """How many rows a statement changed."""
+        raise NotImplementedError
+
+    # --- reading ---
+
+    def campaign(self, id: str) -> CampaignRow | None:
+        """The campaign with this id."""
+        rows = self._all(f"select {_CAMPAIGN} from campaigns where id = ?", (id,))  # noqa: S608
+        return _campaign(rows[0]) if rows else None
+
+    def campaigns(self) -> list[CampaignRow]:
+        """All, the oldest first."""
+        return list(map(_campaign, self._all(f"select {_CAMPAIGN} from campaigns order by no")))  # noqa: S608
+
+    def rounds(self, campaign: int) -> list[RoundRow]:
+        """The rounds that were opened, in order."""
+        rows = self._all(f"select {_ROUND} from rounds where campaign = ? order by number", (campaign,))  # noqa: S608
+        return list(map(round_row, rows))
+
+    def due_rounds(self, now: float) -> list[tuple[str, int]]:
+        """Campaign ids and numbers of open rounds whose time is over."""
+        rows = self._all(
+            "select campaigns.id, number from rounds join campaigns on campaigns.no = campaign "
+            "where closed_at is null and closes_at <= ? order by campaign, number",
+            (now,),
+        )
+        return [(campaign, number) for campaign, number in rows]
+
+    def tally(self, campaign: int, round: int) -> TallyRow | None:
+        """The sum of a round's reports, if there are any."""
+        rows = self._all(
+            "select n_reports, cells from tallies where campaign = ? and round = ?", (campaign, round)
+        )
+        return tally_row(rows)
+
+    def blocks(self, campaign: int, round: int, *, after: int = 0, most: int = 16) -> list[Block]:
+        """The next blocks of a round's reports, by number."""
+        rows = self._all(
+            "select no, length, crc, reports from blocks where campaign = ? and round = ? and no > ? "
+            "order by no limit ?",
+            (campaign, round, after, most),
+        )
+        return [
+            Block(no=no, length=length, crc=crc, reports=bytes(reports)) for no, length, crc, reports in rows
+        ]
+
+    def credential(self, id: str) -> Credential | None:
+        """The token with this id."""
+        rows = self._all(f"select {_TOKEN} from tokens where id = ?", (id,))  # noqa: S608
+        return _credential(rows[0]) if rows else None
+
+    def credentials(self, campaign: str | None) -> list[Credential]:
+        """The tokens of a campaign, or those of the whole collector."""
+        which, values = ("campaign is null", ()) if campaign is None else ("campaign = ?", (campaign,))
+        rows = self._all(f"select {_TOKEN} from tokens where {which} order by created_at, id", values)  # noqa: S608
+        return list(map(_credential, rows))
+
+    def has_admin(self) -> bool:
+        """Whether any admin token was ever made."""
+        return bool(self._all("select 1 from tokens where role = ? limit 1", (Role.ADMIN.value,)))
+
+    def acts(self, *, after: int = 0, most: int = 1000) -> list[Act]:
+        """The log from a place on."""
+        rows = self._all(
+            "select no, at, token, act, campaign, detail from acts where no > ? order by no limit ?",
+            (after, most),
+        )
+        return [
+            Act(no=no, at=at, token=token, act=act, campaign=campaign, detail=detail)
+            for no, at, token, act, campaign, detail in rows
+        ]
+
+    # --- writing ---
+
+    def add_campaign(self, *, id: str, config: str, terms: str, label: str, now: float) -> bool:
+        """Whether the campaign is new."""
+        statement = (
+            "insert into campaigns (id, config, terms, label, created_at) values (?, ?, ?, ?, ?) "
+            "on conflict (id) do nothing"
+        )
+        return self._run(statement, (id, config, terms, label, now)) == 1
+
+    def label_campaign(self, campaign: int, label: str) -> None:
+        """Another label."""
+        self._run("update campaigns set label = ? where no = ?", (label, campaign))
+
+    def finish_campaign(self, campaign: int, now: float) -> None:
+        """The last round is over."""
+        self._run(
+            "update campaigns set finished_at = ? where no = ? and finished_at is null", (now, campaign)
+        )
+
+    def open_round(
+        self, campaign: int, number: int, *, purpose: str, told: str, now: float, closes_at: float | None
+    ) -> None:
+        """A round to which reports are taken."""
+        self._run(
+            "insert into rounds (campaign, number, purpose, told, opened_at, closes_at, why) "
+            "values (?, ?, ?, ?, ?, ?, '')",
+            (campaign, number, purpose, told, now, closes_at),
+        )
+
+    def close_round(self, campaign: int, number: int, *, why: str, now: float) -> None:
+        """Take no more reports to a round."""
+        self._run(
+            "update rounds set closed_at = ?, why = ? "
+            "where campaign = ? and number = ? and closed_at is null",
+            (now, why, campaign, number),
+        )
+
+    def add_block(self, campaign: int, round: int, length: int, reports: bytes) -> None:
+        """Keep reports."""
+        self._run(
+            "insert into blocks (campaign, round, length, crc, reports) values (?, ?, ?, ?, ?)",
+            (campaign, round, length, zlib.crc32(reports), reports),
+        )
+
+    def set_tally(self, campaign: int, round: int, n_reports: int, cells: bytes) -> None:
+        """The tally, changed."""
+        self._run(
+            "insert into tallies (campaign, round, n_reports, cells) values (?, ?, ?, ?) on conflict "
+            "(campaign, round) do update set n_reports = excluded.n_reports, cells = excluded.cells",
+            (campaign, round, n_reports, cells),
+        )
+
+    def drop_reports(self, campaign: int, round: int, now: float) -> None:
+        """Forget the bytes of a closed round's reports; ids and tally stay."""
+        self._run("delete from blocks where campaign = ? and round = ?", (campaign, round))
+        self._run(
+            "update rounds set dropped_at = ? where campaign = ? and number = ?", (now, campaign, round)
+        )
+
+    def drop_ids(self, campaign: int, round: int) -> None:
+        """Forget the ids of a closed round's reports."""
+        self._run("delete from ids where campaign = ? and round = ?", (campaign, round))
+
+    def live_tokens(self, ids: Iterable[str]) -> set[str]:
+        """Those of the token ids that were not revoked."""
+        live = "select id from tokens where id = ? and revoked_at is null"
+        return {row[0] for name in ids for row in self._all(live, (name,))}
+
+    def add_credential(self, credential: Credential) -> None:
+        """A new token."""
+        self._run(
+            f"insert into tokens ({_TOKEN}) values (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+            (
+                credential.id,
+                credential.hash,
+                credential.role.value,
+                credential.campaign,
+                credential.label,
+                credential.rate,
+                credential.created_at,
+                credential.revoked_at,
+            ),
+        )
+
+    def revoke(self, id: str, now: float) -> None:
+        """The token opens nothing from now on."""
+        self._run("update tokens set revoked_at = ? where id = ? and revoked_at is null", (now, id))
+
+    def log(self, *, at: float, token: str, act: str, campaign: str = "", detail: str = "") -> None:
+        """A line that is never changed."""
+        self._run(
+            "insert into acts (at, token, act, campaign, detail) values (?, ?, ?, ?, ?)",
+            (at, token, act, campaign, detail),
+        )
+
+    def _rounds_where(self, condition: str, values: Sequence[Any]) -> list[RoundRow]:
+        return list(map(round_row, self._all(f"select {_ROUND} from rounds where {condition}", values)))  # noqa: S608
+
+
+def _campaign(row: tuple[Any, ...]) -> CampaignRow:
+    return CampaignRow(**dict(zip(_CAMPAIGN.split(", "), row, strict=True)))
+
+
+def round_row(row: tuple[Any, ...]) -> RoundRow:
+    """A row of `rounds`."""
+    return RoundRow(**dict(zip(_ROUND.split(", "), row, strict=True)))
+
+
+def tally_row(rows: list[tuple[Any, ...]]) -> TallyRow | None:
+    """The only row of `tallies` that was asked for, if it is there."""
+    return TallyRow(n_reports=rows[0][0], cells=bytes(rows[0][1])) if rows else None
+
+
+def _credential(row: tuple[Any, ...]) -> Credential:
+    said = dict(zip(_TOKEN.split(", "), row, strict=True))
+    return Credential(**{**said, "hash": bytes(said["hash"]), "role": Role(said["role"])})

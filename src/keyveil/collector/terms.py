@@ -1,0 +1,35 @@
+"""How a campaign is run here: when rounds end, what is kept, who may send. Not part of its identity."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the operator chose when the campaign was created; a table of its own beside the campaign.
+
+    >>> Terms.from_json('{"close_at_count": 1000}').close_at_count
+    1000
+    """
+
+    uploads: Literal["token", "open"] = "token"
+    """Whether devices need a token."""
+    close_at_count: Annotated[int, msgspec.Meta(ge=1, le=1 << 53)] | None = None
+    """Close a round once this many reports are in; a group that is written at once may exceed it."""
+    close_after: Annotated[float, msgspec.Meta(gt=0, le=3.2e9)] | None = None
+    """Close a round so many seconds after it was opened."""
+    drop_reports: bool = False
+    """Forget the bytes of reports once their round is closed; the tally stays."""
+    replay_days: Annotated[float, msgspec.Meta(ge=0, le=36500)] = 30.0
+    """How long after the round a repeated report is still known by its id."""
+
+    @classmethod
+    def from_json(cls, text: str) -> Terms:
+        """As the store keeps them."""
+        return msgspec.json.decode(text, type=cls)
+
+    def to_json(self) -> str:
+        """As the store keeps them."""
+        return msgspec.json.encode(self).decode()

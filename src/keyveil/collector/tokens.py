@@ -1,0 +1,103 @@
+"""Who may do what: roles, and the tokens that stand for them.
+
+A token is `kv-ID-SECRET`: a public id of 8 bytes in hexadecimal, and 32 random bytes. Only the secret's
+SHA-256 is stored. A slow hash protects secrets that people choose; nobody guesses 256 random bits, and
+a fast one keeps the report route fast. The id finds the row, the hashes are compared in constant time.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+_TOKEN = re.compile(r"kv-([0-9a-f]{16})-([A-Za-z0-9_-]{43})")
+_NOBODY = bytes(32)
+
+
+class Role(Enum):
+    """What a token is for.
+
+    A device sends reports. An analyst reads releases, tallies and stored reports. An operator opens and
+    closes, and makes tokens for devices and analysts. An admin does all but send.
+    """
+
+    DEVICE = "device"
+    ANALYST = "analyst"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+ANALYSTS = frozenset({Role.ANALYST, Role.OPERATOR, Role.ADMIN})
+OPERATORS = frozenset({Role.OPERATOR, Role.ADMIN})
+ADMINS = frozenset({Role.ADMIN})
+DEVICES = frozenset({Role.DEVICE})
+# Whom an operator may let in.
+BELOW_OPERATOR = frozenset({Role.DEVICE, Role.ANALYST})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """A token as the store knows it; `campaign` None opens every campaign."""
+
+    id: str
+    hash: bytes
+    role: Role
+    campaign: str | None
+    label: str = ""
+    rate: float | None = None
+    """Requests a second (of a device: reports a second), or no limit."""
+    created_at: float = 0.0
+    revoked_at: float | None = None
+
+    def covers(self, campaign: str) -> bool:
+        """Whether the token is for this campaign."""
+        return self.campaign is None or self.campaign == campaign
+
+
+def mint(
+    role: Role,
+    campaign: str | None,
+    *,
+    now: float,
+    label: str = "",
+    rate: float | None = None,
+    random: Callable[[int], bytes] = secrets.token_bytes,
+) -> tuple[str, Credential]:
+    """A new token, to be shown once, and what is stored of it.
+
+    >>> token, credential = mint(Role.DEVICE, None, now=0.0)
+    >>> recognise(token, {credential.id: credential}.get) == credential
+    True
+    >>> recognise(token[:-2] + "AA", {credential.id: credential}.get) is None
+    True
+    """
+    token_id, secret = random(8).hex(), random(32)
+    text = _text(secret)
+    credential = Credential(
+        id=token_id, hash=_hash(text), role=role, campaign=campaign, label=label, rate=rate, created_at=now
+    )
+    return f"kv-{token_id}-{text}", credential
+
+
+def recognise(token: str, find: Callable[[str], Credential | None]) -> Credential | None:
+    """The credential behind a token, if it is one and was not revoked."""
+    parts = _TOKEN.fullmatch(token)
+    if parts is None:
+        return None
+    found = find(parts[1])
+    same = hmac.compare_digest(_hash(parts[2]), _NOBODY if found is None else found.hash)
+    return found if same and found is not None and found.revoked_at is None else None
+
+
+def _text(secret: bytes) -> str:
+    return base64.urlsafe_b64encode(secret).rstrip(b"=").decode()
+
+
+def _hash(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
