@@ -4,13 +4,6 @@ import pytest
 from collecting import Caller, make_question, make_reports
 
 
-@pytest.fixture
-def caller(tmp_path):
-    made = Caller(f"sqlite:///{tmp_path}/collector.db")
-    yield made
-    made.close()
-
-
 def test_reports_are_accepted_once(caller):
     campaign = make_question()
     token = caller.create(campaign)["device_token"]

@@ -16,7 +16,11 @@ import click
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", default=8765, show_default=True, type=click.IntRange(0, 65535), help="The port.")
 @click.option(
-    "--largest-body", default=8 << 20, show_default=True, type=click.IntRange(1024), help="Bytes of an upload."
+    "--largest-body",
+    default=8 << 20,
+    show_default=True,
+    type=click.IntRange(1024),
+    help="Bytes of an upload.",
 )
 @click.option(
     "--waiting-bytes",

@@ -88,7 +88,8 @@ class PostgresTransaction(SqlTransaction):
         """Those of the ids, all different, that were not known; they are now."""
         statement = (
             "insert into ids (campaign, id, round) "
-            "select ?::bigint, id, ?::bigint from unnest(?::bytea[]) as id on conflict do nothing returning id"
+            "select ?::bigint, id, ?::bigint from unnest(?::bytea[]) as id "
+            "on conflict do nothing returning id"
         )
         return {bytes(row[0]) for row in self._all(statement, (campaign, round, sorted(ids)))}
 

@@ -1,0 +1,200 @@
+"""`keyveil campaign`: campaigns of a running collector."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import click
+
+from keyveil.cli.asking import Server, server_options
+from keyveil.errors import TallyError
+
+_RELEASES = ("json", "csv", "parquet", "arrow")
+
+
+@click.group()
+def campaign() -> None:
+    """Create campaigns on a running collector, watch them, close their rounds, read their releases."""
+
+
+@campaign.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--label", default="", help="A name for people.")
+@click.option("--open", "is_open", is_flag=True, help="Let devices send without a token.")
+@click.option("--close-at-count", type=click.IntRange(1), help="Close a round once it has so many reports.")
+@click.option("--close-after", type=click.FloatRange(0, min_open=True), help="... or so many seconds.")
+@click.option("--drop-reports", is_flag=True, help="Forget the reports of a round once it is closed.")
+@click.option(
+    "--replay-days", type=click.FloatRange(0), default=30.0, show_default=True, help="Know ids for."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@server_options
+def create(
+    file: Path,
+    label: str,
+    is_open: bool,
+    close_at_count: int | None,
+    close_after: float | None,
+    drop_reports: bool,
+    replay_days: float,
+    as_json: bool,
+    url: str,
+    token: str | None,
+) -> None:
+    """Create the campaign in FILE (TOML or JSON) and open its first round."""
+    from keyveil.campaign import Campaign
+
+    terms = {
+        "uploads": "open" if is_open else "token",
+        "close_at_count": close_at_count,
+        "close_after": close_after,
+        "drop_reports": drop_reports,
+        "replay_days": replay_days,
+    }
+    body = {"campaign": json.loads(Campaign.load(file).canonical_json), "terms": terms, "label": label}
+    made = Server(url=url, token=token).ask("POST", "/v1/campaigns", body)
+    if as_json:
+        click.echo(json.dumps(made))
+        return
+    click.echo(made["id"])
+    click.echo(f"devices send to {url.rstrip('/')}/v1/campaigns/{made['id']}", err=True)
+    if made["device_token"]:
+        click.echo(f"device token, shown this once: {made['device_token']}", err=True)
+    if not made["created"]:
+        click.echo("the campaign was there already; nothing was changed", err=True)
+
+
+@campaign.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@server_options
+def list_(as_json: bool, url: str, token: str | None) -> None:
+    """List the campaigns that the token is for."""
+    found = Server(url=url, token=token).ask("GET", "/v1/campaigns")["campaigns"]
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    _table("Campaigns", ("id", "name", "mechanism", "state", "round", "reports"), found)
+
+
+@campaign.command()
+@click.argument("id")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@server_options
+def show(id: str, as_json: bool, url: str, token: str | None) -> None:
+    """Show a campaign; with a token of an analyst, its rounds too."""
+    server = Server(url=url, token=token)
+    found = server.ask("GET", f"/v1/campaigns/{id}")
+    rounds = server.ask("GET", f"/v1/campaigns/{id}/rounds")["rounds"] if token else []
+    if as_json:
+        click.echo(json.dumps({**found, "rounds": rounds}))
+        return
+    config = json.loads(found["campaign"])
+    for name in ("name", "owner", "purpose", "expires", "mechanism", "epsilon"):
+        click.echo(f"{name:10} {_text(config[name])}")
+    click.echo(f"{'keys':10} {len(config['keys'])}\n{'state':10} {found['state']}")
+    if rounds:
+        _table("Rounds", ("number", "purpose", "reports", "why", "reports_kept"), rounds)
+
+
+@campaign.command()
+@click.argument("id")
+@click.argument("round", type=int, required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@server_options
+def close(id: str, round: int | None, as_json: bool, url: str, token: str | None) -> None:
+    """Close ROUND of a campaign, the open one if none is named, and open what follows."""
+    server = Server(url=url, token=token)
+    number = server.ask("GET", f"/v1/campaigns/{id}")["round"] if round is None else round
+    if number is None:
+        raise TallyError("the campaign has no open round")
+    said = server.ask("POST", f"/v1/campaigns/{id}/rounds/{number}/close")
+    if as_json:
+        click.echo(json.dumps(said))
+        return
+    following = said["next_round"]
+    after = "the campaign is finished" if following is None else f"round {following} is open"
+    click.echo(f"round {number} has {said['reports']} reports; {after}")
+
+
+@campaign.command()
+@click.argument("id")
+@click.argument("text")
+@server_options
+def label(id: str, text: str, url: str, token: str | None) -> None:
+    """Give a campaign another name for people."""
+    Server(url=url, token=token).ask("POST", f"/v1/campaigns/{id}/label", {"label": text})
+
+
+@campaign.command()
+@click.argument("id")
+@click.argument("file", type=click.Path(path_type=Path))
+@server_options
+def compare(id: str, file: Path, url: str, token: str | None) -> None:
+    """Say what the campaign in FILE changes, and whether reports to the old one stay usable."""
+    from keyveil.campaign import Campaign
+
+    body = json.loads(Campaign.load(file).canonical_json)
+    found = Server(url=url, token=token).ask("POST", f"/v1/campaigns/{id}/compare", body)
+    for change in found["changes"]:
+        usable = "reports stay usable" if change["reports_stay_usable"] else "reports do not carry over"
+        click.echo(f"{change['field']}: {usable}; {change['why']}")
+    click.echo("nothing changed" if found["same"] else f"this is campaign {found['after']}")
+
+
+@campaign.command()
+@click.argument("id")
+@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The file to write.")
+@click.option("--post", default="none", show_default=True, help="none, clip, project, shrink or published.")
+@click.option("--estimator", help="Another estimator for the same reports.")
+@server_options
+def release(id: str, out: Path, post: str, estimator: str | None, url: str, token: str | None) -> None:
+    """Write what a campaign found: .json, .csv, .parquet or .arrow."""
+    form = out.suffix.removeprefix(".")
+    if form not in _RELEASES:
+        raise TallyError(f"expected a release to end with one of {', '.join(_RELEASES)}, got {out.name}")
+    query = {"format": form, "post": post} | ({} if estimator is None else {"estimator": estimator})
+    Server(url=url, token=token).download(f"/v1/campaigns/{id}/release?{urlencode(query)}", out)
+
+
+@campaign.command()
+@click.argument("id")
+@click.argument("round", type=int)
+@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The file to write.")
+@server_options
+def export(id: str, round: int, out: Path, url: str, token: str | None) -> None:
+    """Write the stored reports of a round: .parquet, or frames under any other name."""
+    form = "parquet" if out.suffix == ".parquet" else "frames"
+    Server(url=url, token=token).download(f"/v1/campaigns/{id}/rounds/{round}/reports?format={form}", out)
+
+
+@campaign.command()
+@click.argument("id")
+@click.argument("round", type=int)
+@server_options
+def recount(id: str, round: int, url: str, token: str | None) -> None:
+    """Count the stored reports of a round again; exit status 1 if the tally disagrees."""
+    found = Server(url=url, token=token).ask("POST", f"/v1/campaigns/{id}/rounds/{round}/recount")
+    click.echo(
+        f"{found['stored_reports']} stored, {found['tally_reports']} in the tally, "
+        f"{found['damaged_blocks']} damaged blocks"
+    )
+    if not found["agrees"]:
+        raise SystemExit(1)
+
+
+def _table(title: str, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+    from rich.text import Text
+
+    from keyveil.cli.console import output, table
+
+    cells = [[Text(_text(row[name])) for name in columns] for row in rows]
+    output().print(table(title, columns, cells))
+
+
+def _text(cell: object) -> str:
+    """A cell as text that cannot move the cursor: names are somebody else's."""
+    text = "" if cell is None else str(cell)
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

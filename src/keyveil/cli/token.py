@@ -1,0 +1,59 @@
+"""`keyveil token`: who may talk to a running collector."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from keyveil.cli.asking import Server, server_options
+
+_campaign_option = click.option("--campaign", metavar="ID", help="The campaign; every campaign if left out.")
+
+
+@click.group()
+def token() -> None:
+    """Make, list and revoke the tokens of a running collector."""
+
+
+@token.command()
+@click.argument("role", type=click.Choice(["device", "analyst", "operator", "admin"]))
+@_campaign_option
+@click.option("--label", default="", help="A name for people.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="At most so many a second.")
+@server_options
+def create(
+    role: str, campaign: str | None, label: str, rate: float | None, url: str, token: str | None
+) -> None:
+    """Make a token for ROLE; it is printed this once."""
+    made = Server(url=url, token=token).ask(
+        "POST", _path(campaign), {"role": role, "label": label, "rate": rate}
+    )
+    click.echo(made["token"])
+
+
+@token.command("list")
+@_campaign_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@server_options
+def list_(campaign: str | None, as_json: bool, url: str, token: str | None) -> None:
+    """List tokens, without their secrets."""
+    found = Server(url=url, token=token).ask("GET", _path(campaign))["tokens"]
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for one in found:
+        click.echo(f"{one['id']}  {one['role']:8}  {'revoked' if one['revoked_at'] else 'valid'}")
+
+
+@token.command()
+@click.argument("id")
+@_campaign_option
+@server_options
+def revoke(id: str, campaign: str | None, url: str, token: str | None) -> None:
+    """Revoke a token by its id; it opens nothing from now on."""
+    Server(url=url, token=token).ask("DELETE", f"{_path(campaign)}/{id}")
+
+
+def _path(campaign: str | None) -> str:
+    return "/v1/tokens" if campaign is None else f"/v1/campaigns/{campaign}/tokens"

@@ -1,0 +1,37 @@
+import os
+import shutil
+
+import pytest
+from collecting import Caller, fast_folder
+from databases import Database, find_programs
+
+
+@pytest.fixture(scope="session")
+def database():
+    programs = find_programs()
+    if programs is None:
+        why = "no PostgreSQL; see scripts/find_postgres.sh"
+        if os.environ.get("CI"):
+            pytest.fail(why)
+        pytest.skip(why)
+    made = Database(programs)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request, tmp_path):
+    """The address of an empty store, of each kind."""
+    if request.param == "postgresql":
+        yield request.getfixturevalue("database").fresh()
+        return
+    folder = fast_folder(tmp_path)
+    yield f"sqlite:///{folder}/collector.db"
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def caller(store_url):
+    made = Caller(store_url)
+    yield made
+    made.close()
