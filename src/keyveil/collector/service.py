@@ -435,14 +435,17 @@ class Collector:
             self.mark_damaged(id, f"block {block.no} of round {number} is damaged")
             raise Problem("campaign-damaged", f"block {block.no} of round {number} is damaged")
 
-        out = tempfile.TemporaryFile()  # noqa: SIM115
         blocks = intact(lambda after: self._blocks(known, number, after), damaged)
-        if form == "frames":
-            write_frames(out, blocks)
-        else:
-            # A Parquet writer closes what it was given the name of, not what it was given.
-            write_parquet(out, known.campaign, number, length, blocks)
-        out.seek(0)
+        out = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            if form == "frames":
+                write_frames(out, blocks)
+            else:
+                write_parquet(out, known.campaign, number, length, blocks)
+            out.seek(0)
+        except BaseException:
+            out.close()
+            raise
         return out
 
     def recount(self, id: str, number: int) -> Recount:

@@ -114,7 +114,11 @@ class PostgresStore:
         self._url = url
         self._threads = threading.local()
         self._open: set[psycopg.Connection[Any]] = set()
-        self._prepare()
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
 
     @contextmanager
     def write(self) -> Iterator[PostgresTransaction]:

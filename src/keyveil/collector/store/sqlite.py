@@ -116,8 +116,9 @@ class SqliteStore:
         self._readers = threading.local()
         self._open: list[sqlite3.Connection] = []
         try:
-            self._writer = self._connect()
-            self._prepare()
+            with _refusals():
+                self._writer = self._connect()
+                self._prepare()
         except BaseException:
             self.close()
             raise
@@ -173,6 +174,8 @@ class SqliteStore:
             self._path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=30
         )
         self._open.append(connection)
+        # A damaged letter must not hide the row it stands in: what is wrong with a campaign shows by its hash.
+        connection.text_factory = lambda text: text.decode("utf-8", "replace")
         connection.execute("pragma cache_size = -65536")
         return connection
 
