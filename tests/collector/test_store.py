@@ -122,7 +122,7 @@ def test_a_damaged_block_is_named_and_the_rest_served(tmp_path):
 
 
 def test_a_damaged_tally_is_named_at_the_start_and_the_rest_served(tmp_path):
-    (one, two), reports, admin = settled(tmp_path)
+    (one, two), _, admin = settled(tmp_path)
     caller = reopened(tmp_path, admin)
     with caller.collector.store.read() as tx:
         cells = tx.tally(1, 1).cells

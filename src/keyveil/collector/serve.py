@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Callable
 
 import uvicorn
@@ -16,6 +17,9 @@ from keyveil.errors import StoreError
 # Seconds that requests have to end when a stop is asked for; with the last group, under ten in all.
 _GRACE = 6
 _BACKLOG = 4096
+# Seconds that the event loop may keep the interpreter from the writer. Every statement of a transaction
+# takes the lock again; at the default of 5 ms each, a commit waits longer for it than for the disk.
+_SWITCH = 0.001
 
 
 def serve(
@@ -28,6 +32,7 @@ def serve(
     started: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Run until a signal says stop. `show_token` gets the admin token of a first start, once."""
+    sys.setswitchinterval(_SWITCH)
     listening = _listen(host, port)
     collector = Collector(open_store(store), settings=settings)
     token = collector.first_token()
@@ -42,6 +47,7 @@ def serve(
         ws="none",
         access_log=False,
         log_level="warning",
+        proxy_headers=False,
         server_header=False,
         date_header=False,
         timeout_graceful_shutdown=_GRACE,

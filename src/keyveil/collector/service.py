@@ -81,9 +81,10 @@ class Collector:
 
     def now(self) -> float:
         """The time; it never runs backwards, so that what was over stays over."""
-        with self._lock:
-            self._latest = max(self._latest, self._clock())
-            return self._latest
+        now = self._clock()
+        if now > self._latest:
+            self._latest = now
+        return self._latest
 
     # --- starting ---
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 
 from keyveil.collector.commit import Grown, commit_group
 from keyveil.collector.logs import Log
@@ -43,14 +44,14 @@ class Writer:
     ) -> None:
         self._store, self._book, self._settings = store, book, settings
         self._clock, self._metrics, self._log, self._grown = clock, metrics, log, grown
-        self._queue: deque[Upload] = deque()
-        self._wake = threading.Condition(threading.Lock())
-        self._is_stopping = False
+        # None says that nothing more will come.
+        self._queue: SimpleQueue[Upload | None] = SimpleQueue()
+        self._is_stopping = self._has_ended = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._work, name="keyveil-writer", daemon=True)
         metrics.gauges["keyveil_waiting_uploads"] = (
             "Uploads that wait for the writer.",
-            lambda: len(self._queue),
+            self._queue.qsize,
         )
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -61,12 +62,12 @@ class Writer:
     @property
     def is_full(self) -> bool:
         """Whether an upload would be refused."""
-        return len(self._queue) >= self._settings.waiting_uploads
+        return self._queue.qsize() >= self._settings.waiting_uploads
 
     @property
     def n_waiting(self) -> int:
         """Uploads in the queue."""
-        return len(self._queue)
+        return self._queue.qsize()
 
     def put(self, upload: Upload) -> asyncio.Future[Upload]:
         """The future of an upload that was queued; only called on the loop."""
@@ -77,16 +78,13 @@ class Writer:
         assert self._loop is not None
         done: asyncio.Future[Upload] = self._loop.create_future()
         upload.done = done
-        with self._wake:
-            self._queue.append(upload)
-            self._wake.notify()
+        self._queue.put(upload)
         return done
 
     def stop(self) -> None:
         """Write what waits, then end."""
-        with self._wake:
-            self._is_stopping = True
-            self._wake.notify()
+        self._is_stopping = True
+        self._queue.put(None)
         if self._thread.is_alive():
             self._thread.join()
 
@@ -103,19 +101,20 @@ class Writer:
 
     def _next_group(self) -> list[Upload]:
         """What waits, up to the size of a group; nothing when it is time to end."""
-        with self._wake:
-            while not self._queue and not self._is_stopping:
-                self._wake.wait()
-            group: list[Upload] = []
-            size = 0
-            while (
-                self._queue
-                and len(group) < self._settings.group_uploads
-                and size < self._settings.group_bytes
-            ):
-                group.append(self._queue.popleft())
-                size += group[-1].size
-            return group
+        limits, size = self._settings, 0
+        group: list[Upload] = []
+        if self._has_ended:
+            return []
+        while not group or (
+            self._queue.qsize() and len(group) < limits.group_uploads and size < limits.group_bytes
+        ):
+            upload = self._queue.get()
+            if upload is None:
+                self._has_ended = True
+                break
+            group.append(upload)
+            size += upload.size
+        return group
 
     def _commit(self, group: Sequence[Upload]) -> list[Grown]:
         try:
@@ -144,8 +143,11 @@ class Writer:
     def _answer(self, group: list[Upload]) -> None:
         counts: Counter[str] = Counter()
         for upload in group:
-            if upload.problem is None:
-                counts.update({"accepted": upload.n_reports} if upload.statuses is None else upload.statuses)
+            if upload.statuses is not None and upload.problem is None:
+                counts.update(upload.statuses)
+        counts["accepted"] += sum(
+            upload.n_reports for upload in group if upload.statuses is None and upload.problem is None
+        )
         self._metrics.count_reports(counts)
         assert self._loop is not None
         if not self._loop.is_closed():
