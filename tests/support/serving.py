@@ -33,9 +33,13 @@ class Process:
                 break
         if self.url is None:
             self.child.wait()
-            raise RuntimeError(self.child.stderr.read())
+            why = self.child.stderr.read()
+            self.child.stdout.close()
+            self.child.stderr.close()
+            raise RuntimeError(why)
         self.port = int(self.url.rpartition(":")[2])
-        threading.Thread(target=self._drain, daemon=True).start()
+        self._reader = threading.Thread(target=self._drain, daemon=True)
+        self._reader.start()
         self._wait()
 
     def _drain(self):
@@ -75,12 +79,18 @@ class Process:
     def kill(self):
         self.child.send_signal(signal.SIGKILL)
         self.child.wait()
-        self.child.stdout.close()
+        self._close()
 
     def stop(self, timeout=15):
         """SIGTERM; the seconds until it was gone."""
         started = time.monotonic()
         self.child.send_signal(signal.SIGTERM)
         self.child.wait(timeout)
+        seconds = time.monotonic() - started
+        self._close()
+        return seconds
+
+    def _close(self):
+        self._reader.join(5)
         self.child.stdout.close()
-        return time.monotonic() - started
+        self.child.stderr.close()

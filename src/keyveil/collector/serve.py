@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import sys
 from collections.abc import Callable
@@ -54,6 +55,9 @@ def serve(
         backlog=_BACKLOG,
     )
     started(f"http://{host}:{listening.getsockname()[1]}")
+    # uvicorn raises the signal that ended it once more; by then everything is done.
+    for ending in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(ending, lambda *_: None)
     uvicorn.Server(config).run(sockets=[listening])
 
 

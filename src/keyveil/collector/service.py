@@ -579,10 +579,18 @@ class Collector:
         )
 
 
+# Beyond these a campaign is a mistake, and would take the collector's time and memory with it.
+_LARGEST = {"pairs_per_user": 100_000, "bins": 4096, "rounds": 1000}
+
+
 def read_campaign(fields: Mapping[str, Any]) -> Campaign:
     """A campaign that somebody sent; it may not name files of this machine."""
     if "keys_file" in fields:
         raise Problem("bad-campaign", "keys_file names a file of yours; send the keys themselves, at $.keys")
+    for field, largest in _LARGEST.items():
+        number = fields.get(field)
+        if isinstance(number, int) and number > largest:
+            raise Problem("bad-campaign", f"{field} must be at most {largest}, at $.{field}")
     try:
         campaign = Campaign.from_fields(fields)
         campaign.canonical_json.encode()
