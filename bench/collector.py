@@ -83,8 +83,9 @@ class Source:
         self.frames, self.ids = frames, slice(4 + 19, 4 + 35)
         body = batch * (4 + size)
         self.head = (
-            f"POST /v1/campaigns/{campaign.id}/reports HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
-            f"Content-Type: application/octet-stream\r\nContent-Length: {body}\r\n\r\n"
+            f"POST /v1/campaigns/{campaign.id}/reports HTTP/1.1\r\nHost: x\r\n"
+            f"Authorization: Bearer {token}\r\nContent-Type: application/octet-stream\r\n"
+            f"Content-Length: {body}\r\n\r\n"
         ).encode()
         self.report_bytes = length + 35
 

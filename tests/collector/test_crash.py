@@ -155,7 +155,8 @@ def test_killing_the_collector_loses_and_doubles_nothing(tmp_path, kills, least)
     senders.stop()
     acknowledged, lost, doubled = check(server, senders)
     print(
-        f"\n{kills} kills: {acknowledged} acknowledged, {lost} lost, {doubled} doubled, {senders.replays} replayed"
+        f"\n{kills} kills: {acknowledged} acknowledged, {lost} lost, {doubled} doubled, "
+        f"{senders.replays} replayed"
     )
     server.stop()
     assert (lost, doubled) == (0, 0)

@@ -24,8 +24,7 @@ from keyveil.report import read_frames
 
 def run(*args, server=None, **named):
     env = {} if server is None else {"KEYVEIL_URL": server.url, "KEYVEIL_TOKEN": server.admin}
-    result = CliRunner().invoke(keyveil, [str(arg) for arg in args], env=env, **named)
-    return result
+    return CliRunner().invoke(keyveil, [str(arg) for arg in args], env=env, **named)
 
 
 @pytest.fixture
@@ -94,8 +93,8 @@ def test_rounds_over_http_equal_the_offline_count(server, mechanism, changes):
 def test_anyone_with_the_reports_recomputes_the_release(server, tmp_path):
     file = tmp_path / "campaign.toml"
     file.write_text(
-        'name = "apps"\nepsilon = 2.0\nkeys = ["maps", "mail", "=cmd"]\nvalue_range = [0, 60]\npairs_per_user = 2\n'
-        'mechanism = "pckv-ue"\nowner = "o"\npurpose = "p"\nexpires = "2099-01-01"\n'
+        'name = "apps"\nepsilon = 2.0\nkeys = ["maps", "mail", "=cmd"]\nvalue_range = [0, 60]\n'
+        'pairs_per_user = 2\nmechanism = "pckv-ue"\nowner = "o"\npurpose = "p"\nexpires = "2099-01-01"\n'
     )
     pairs = tmp_path / "pairs.csv"
     pairs.write_text(
@@ -131,9 +130,7 @@ def test_anyone_with_the_reports_recomputes_the_release(server, tmp_path):
     assert "nothing changed" in run("campaign", "compare", said["id"], file, server=server).output
     assert run("backup", "-o", tmp_path / "backup.db", server=server).exit_code == 0
     token = run("token", "create", "analyst", "--campaign", said["id"], server=server).stdout.strip()
-    named = [
-        line for line in run("token", "list", "--campaign", said["id"], server=server).output.splitlines()
-    ]
+    named = run("token", "list", "--campaign", said["id"], server=server).output.splitlines()
     assert token.split("-")[1] in named[-1]
     assert run("token", "revoke", token.split("-")[1], "--campaign", said["id"], server=server).exit_code == 0
     refused = CliRunner().invoke(

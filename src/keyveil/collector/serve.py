@@ -33,17 +33,19 @@ def serve(
     started: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Run until a signal says stop. `show_token` gets the admin token of a first start, once."""
-    sys.setswitchinterval(_SWITCH)
-    listening = _listen(host, port)
-    collector = Collector(open_store(store), settings=settings)
-    token = collector.first_token()
-    if token is not None:
-        show_token(token)
-    collector.inspect()
+    with _listen(host, port) as listening:
+        collector = Collector(open_store(store), settings=settings)
+        token = collector.first_token()
+        if token is not None:
+            show_token(token)
+        collector.inspect()
+        started(f"http://{host}:{listening.getsockname()[1]}")
+        _run(Application(collector), listening)
+
+
+def _run(application: Application, listening: socket.socket) -> None:
     config = uvicorn.Config(
-        Application(collector),
-        loop="uvloop",
-        http="httptools",
+        application,
         lifespan="on",
         ws="none",
         access_log=False,
@@ -54,7 +56,7 @@ def serve(
         timeout_graceful_shutdown=_GRACE,
         backlog=_BACKLOG,
     )
-    started(f"http://{host}:{listening.getsockname()[1]}")
+    sys.setswitchinterval(_SWITCH)
     # uvicorn raises the signal that ended it once more; by then everything is done.
     for ending in (signal.SIGTERM, signal.SIGINT):
         signal.signal(ending, lambda *_: None)
