@@ -227,3 +227,88 @@ def test_what_changed_is_told(caller):
     wider = make_question("privkv", pairs_per_user=1, value_range=(0, 100))
     answer = caller("POST", path, token=caller.admin, json_body=json.loads(wider.canonical_json)).json
     assert not answer["reports_stay_usable"]
+
+
+def test_any_page_may_be_damaged_without_a_fault(tmp_path):
+    """Every page of the file in turn is overwritten; the collector serves what it can, or says why it cannot."""
+    (one, two), reports, admin = settled(tmp_path)
+    path = tmp_path / "c.db"
+    whole = path.read_bytes()
+    size = int.from_bytes(whole[16:18], "big")
+    served = refused = 0
+    for page in range(len(whole) // size):
+        for leftover in tmp_path.glob("c.db-*"):
+            leftover.unlink()
+        path.write_bytes(whole[: page * size] + b"\xa5" * size + whole[(page + 1) * size :])
+        try:
+            caller = reopened(tmp_path, admin)
+        except StoreError as error:
+            assert "damaged" in str(error) or "cannot be used" in str(error) or "another program" in str(error)
+            refused += 1
+            continue
+        for campaign in (one, two):
+            for method, address in (
+                ("GET", f"/v1/campaigns/{campaign.id}"),
+                ("GET", f"/v1/campaigns/{campaign.id}/release"),
+                ("GET", f"/v1/campaigns/{campaign.id}/rounds/1/reports"),
+                ("POST", f"/v1/campaigns/{campaign.id}/rounds/1/recount"),
+                ("GET", "/v1/campaigns"),
+                ("GET", "/readyz"),
+            ):
+                answer = caller(method, address, token=admin)
+                # A page of tokens or campaigns may be the one that is gone.
+                assert answer.status in (200, 401, 404, 503), (page, address, answer)
+                if answer.status == 200 and address.endswith("/release"):
+                    right = campaign.estimate(campaign.tally(reports[campaign.id])).to_json()
+                    assert answer.body.decode() == right
+                    served += 1
+                if answer.status == 200 and address.endswith("/reports"):
+                    from keyveil.report import read_frames
+
+                    assert list(read_frames(answer.body)) == reports[campaign.id]
+        caller.close()
+    assert served > refused
+
+
+def test_a_disk_that_is_really_full_refuses_and_recovers(tmp_path):
+    """On a small file system of its own, where that may be mounted."""
+    import subprocess
+
+    from serving import Process
+
+    from keyveil.report import to_frames
+
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("a file system cannot be mounted here; the bounded file above stands in for it")
+    try:
+        server = Process(f"sqlite:///{disk}/c.db")
+        campaign = make_question(keys=tuple(f"k{i}" for i in range(4000)))
+        token = server.create(campaign)["device_token"]
+        path, reports, taken = f"/v1/campaigns/{campaign.id}/reports", make_reports(campaign, 20), 0
+        (disk / "ballast").write_bytes(bytes(4 << 20))
+        statuses = []
+        for round in range(300):
+            batch = [report[:19] + (round * 20 + i).to_bytes(16, "big") + report[35:] for i, report in enumerate(reports)]
+            status, body = server.ask("POST", path, to_frames(batch), token=token)
+            statuses.append(status)
+            if status == 200:
+                taken += json.loads(body)["reports"].count("accepted")
+            else:
+                assert (status, json.loads(body)["code"]) == (503, "store-unavailable")
+                break
+        assert statuses[-1] == 503
+        assert server.ask("GET", f"/v1/campaigns/{campaign.id}")[0] == 200
+        (disk / "ballast").unlink()
+        status, body = server.ask("POST", path, to_frames(batch), token=token)
+        assert status == 200, body
+        taken += json.loads(body)["reports"].count("accepted")
+        status, body = server.ask("POST", f"/v1/campaigns/{campaign.id}/rounds/1/recount", token=server.admin)
+        said = json.loads(body)
+        assert said["agrees"]
+        assert said["stored_reports"] == taken
+        server.stop()
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)

@@ -77,7 +77,7 @@ class Collector:
         self._releases: dict[tuple[Any, ...], Release] = {}
         self._forgotten: set[tuple[int, int]] = set()
         self.damaged: dict[str, str] = {}
-        """Campaign ids, and what is wrong with them."""
+        """Campaign ids (or tables), and what is wrong with them."""
 
     def now(self) -> float:
         """The time; it never runs backwards, so that what was over stays over."""
@@ -90,20 +90,31 @@ class Collector:
 
     def first_token(self) -> str | None:
         """An admin token where none was ever made; it is shown once."""
-        with self.store.write() as tx:
-            tx.be_alone()
-            if tx.has_admin():
-                return None
-            token, credential = mint(Role.ADMIN, None, now=self.now(), label="made at the first start")
-            tx.add_credential(credential)
-            tx.log(at=self.now(), token=NOBODY, act="token-made", detail=f"{credential.id} admin")
-            return token
+        try:
+            with self.store.write() as tx:
+                tx.be_alone()
+                if tx.has_admin():
+                    return None
+                token, credential = mint(Role.ADMIN, None, now=self.now(), label="made at the first start")
+                tx.add_credential(credential)
+                tx.log(at=self.now(), token=NOBODY, act="token-made", detail=f"{credential.id} admin")
+                return token
+        except StoreError as error:
+            if not error.damaged:
+                raise
+            self.mark_damaged("tokens", str(error))
+            return None
 
     def inspect(self) -> None:
         """Look at every campaign; what cannot be read is named, the rest is served."""
-        self.damaged.clear()
-        with self.store.read() as tx:
-            rows = tx.campaigns()
+        try:
+            with self.store.read() as tx:
+                rows = tx.campaigns()
+        except StoreError as error:
+            if not error.damaged:
+                raise
+            self.mark_damaged("campaigns", str(error))
+            return
         for row in rows:
             try:
                 with self.store.read() as tx:
@@ -111,7 +122,7 @@ class Collector:
                     assert known is not None
                     for opened in tx.rounds(known.no):
                         self.book.tally(tx, known, opened.number)
-            except (StoreError, KeyveilError) as error:
+            except KeyveilError as error:
                 self.mark_damaged(row.id, str(error))
 
     def mark_damaged(self, campaign: str, why: str) -> None:
