@@ -53,6 +53,8 @@ class Campaign:
     other: bool = False
     bins: int | None = None
     rounds: int | None = None
+    users: int | None = None
+    """How many are expected to answer: `auto` chooses for so many, 100,000 where nothing is said."""
     owner: str = ""
     purpose: str = ""
     expires: str = ""
@@ -65,10 +67,12 @@ class Campaign:
             raise CampaignError(
                 f"expires must be a date such as 2027-01-31, got {self.expires[:40]!r}, at $.expires"
             )
-        for field_name in ("pairs_per_user", "bins", "rounds"):
+        for field_name in ("pairs_per_user", "bins", "rounds", "users"):
             number = getattr(self, field_name)
             if isinstance(number, bool) or not isinstance(number, (int, NoneType)):
                 raise CampaignError(f"{field_name} must be a whole number, got {number!r}, at $.{field_name}")
+        if self.users is not None and self.users < 1:
+            raise CampaignError(f"users must be at least 1, got {self.users}, at $.users")
         if not isinstance(self.keys, (list, tuple)):
             raise CampaignError(f"keys must be a list of texts, got {type(self.keys).__name__}, at $.keys")
         parse_epsilon(self.epsilon)
@@ -181,9 +185,11 @@ class Campaign:
 
     def protocol(self) -> Rounds:
         """The rounds of this campaign; `protocol().start(campaign.id)` is the first."""
-        from keyveil.protocols import build_protocol
+        from keyveil.protocols import build_protocol, find_method
 
         wanted = {"bins": self.bins, "rounds": self.rounds}
+        if find_method(self.mechanism)[0].needs_users:
+            wanted["users"] = self.users
         return build_protocol(
             self.mechanism,
             self.epsilon,

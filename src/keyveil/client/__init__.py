@@ -10,6 +10,18 @@ from keyveil.client.caps import Caps
 from keyveil.client.queue import Limits, Traffic
 from keyveil.client.receipt import Code, Receipt
 from keyveil.client.reporter import Reporter, Status
-from keyveil.client.transport import fetch_campaign
+from keyveil.client.rounds import Asked
+from keyveil.client.transport import fetch_campaign, fetch_round
 
-__all__ = ["Caps", "Code", "Limits", "Receipt", "Reporter", "Status", "Traffic", "fetch_campaign"]
+__all__ = [
+    "Asked",
+    "Caps",
+    "Code",
+    "Limits",
+    "Receipt",
+    "Reporter",
+    "Status",
+    "Traffic",
+    "fetch_campaign",
+    "fetch_round",
+]

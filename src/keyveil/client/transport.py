@@ -24,6 +24,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from keyveil.campaign import Campaign
+from keyveil.client.rounds import Asked
 from keyveil.errors import CampaignError, TransportError
 from keyveil.report import to_frames
 
@@ -122,20 +123,28 @@ def fetch_campaign(url: str, *, timeout: float = 10.0, exchange: Exchange = exch
 
     The collector answers `Campaign.device_config`; `campaign` may be its canonical text or its fields.
     """
+    return fetch_round(url, timeout=timeout, exchange=exchange)[0]
+
+
+def fetch_round(
+    url: str, *, timeout: float = 10.0, exchange: Exchange = exchange
+) -> tuple[Campaign, Asked | None]:
+    """The campaign at an address, and its open round, if there is one."""
     _, wanted = split_address(url)
     answer = exchange(url, None, timeout)
     if answer.status != 200:
         raise TransportError(f"expected a campaign from {urlsplit(url).netloc}, got status {answer.status}")
     try:
-        said = json.loads(answer.body)["campaign"]
+        view = json.loads(answer.body)
+        said, config = view["campaign"], view.get("device_config")
         campaign = Campaign.from_fields(json.loads(said) if isinstance(said, str) else said)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise CampaignError(f"what {urlsplit(url).netloc} sent is no campaign") from None
     if campaign.id != wanted:
         raise CampaignError(
             f"expected campaign {wanted[:12]}, got one whose hash is {campaign.id[:12]}; do not answer it"
         )
-    return campaign
+    return campaign, None if config is None else Asked.told(campaign, config)
 
 
 def split_address(url: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ Records are private: they print as `<private record>` and do not pickle.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
@@ -71,6 +71,15 @@ class Record:
     def from_levels(cls, pairs: Iterable[tuple[int, int]]) -> Record:
         """A record from codes and levels, in any order."""
         return cls(tuple(Pair(code, level) for code, level in sorted(pairs)))
+
+    def among(self, codes: Sequence[int]) -> Record:
+        """The pairs of some keys, which are numbered anew in the order given.
+
+        >>> [pair.code for pair in Record.of({3: 0.5, 1: -1.0}).among((3, 2)).pairs]
+        [0]
+        """
+        place = {key: code for code, key in enumerate(codes)}
+        return Record.from_levels((place[pair.code], pair.level) for pair in self.pairs if pair.code in place)
 
     def level(self, code: int) -> int | None:
         """The level of a key's value, or None where the key is not held."""

@@ -16,7 +16,7 @@ from keyveil.mechanisms.boundary_bits import IndexedBoundaryBits
 from keyveil.mechanisms.broadcast import BroadcastIndex
 from keyveil.mechanisms.bucket import Bucket
 from keyveil.mechanisms.channel import Channel, Exactness, Number
-from keyveil.mechanisms.describe import describe
+from keyveil.mechanisms.describe import describe, described
 from keyveil.mechanisms.device import make_report
 from keyveil.mechanisms.indexed import SampledIndex
 from keyveil.mechanisms.keys_only import EncodedOracle, OwnKey, OwnSign, PopularSize, RecordSize, SizeClass
@@ -72,6 +72,7 @@ __all__ = [
     "Witness",
     "build",
     "describe",
+    "described",
     "find",
     "make_report",
 ]

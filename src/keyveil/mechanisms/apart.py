@@ -22,6 +22,7 @@ from fractions import Fraction
 from typing import ClassVar, Self
 
 from keyveil.domain import HALF_LEVEL, Record, sample_pair, sampling_law
+from keyveil.errors import MechanismError
 from keyveil.mechanisms.base import (
     Allocation,
     Answer,
@@ -53,6 +54,10 @@ class Apart(Calibration, AsksEverybody):
 
     def __post_init__(self) -> None:
         check_size(self.n_keys, self.pairs_per_user)
+        if self.oracle.n_symbols != self.n_keys + 1:
+            raise MechanismError(
+                f"{self.n_keys} keys and a dummy need as many symbols, got {self.oracle.n_symbols}"
+            )
 
     @classmethod
     def _oracle(cls, epsilon: Fraction, n_symbols: int, word_bits: int) -> Response | Bits:

@@ -79,9 +79,15 @@ class IndexedBoundaryBits(Calibration, AsksOneKey):
 
     @property
     def loss(self) -> Fraction:
-        """The witness's ratio: lifts depend on one bit and on how many show, so its candidates suffice."""
-        first, second, answer = self.witness()
-        return self.lift(answer, first) / self.lift(answer, second)
+        """The largest ratio: silence, one bit alone, all bits but one, or two boundaries.
+
+        Against a user without the key, whose boundary is any: the likelier it is, the less it tells.
+        """
+        odds, said = self.bits.loss, self.a / self.b
+        least = min(chance for _, chance in self._boundaries(None))
+        alone = said * odds / (1 + (odds - 1) * least)
+        all_but = (odds - (odds - 1) * least) / said
+        return max(said, odds, alone, all_but)
 
     def witness(self) -> Witness:
         """Records of key 0, and silence, one bit alone, or all bits but one."""

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from keyveil.domain import HALF_LEVEL, Record, pick, round_to_sign, rounding_law, words_for
+from keyveil.domain import FULL_LEVEL, HALF_LEVEL, Record, pick, round_to_sign, rounding_law, words_for
 from keyveil.errors import DomainError, MechanismError
 from keyveil.mechanisms.base import Allocation, Ask, AsksOneKey, Calibration, Tick, Witness, check_size
 from keyveil.numerics import WORD_BITS, ceil_div, exp_below
@@ -53,6 +53,11 @@ class BroadcastIndex(Calibration, AsksOneKey):
         check_size(self.n_keys, 1)
         if len(self.levels) != self.n_keys:
             raise DomainError(f"expected a mean for each of {self.n_keys} keys, got {len(self.levels)}")
+        outcomes = self.held - self.held_keep, self.fake_keep, self.fake - self.fake_keep
+        if min(*outcomes, self.words - self.held, self.words - self.fake) <= 0:
+            raise MechanismError(f"{self.word_bits}-bit words leave an outcome without a word")
+        if not all(0 <= level <= FULL_LEVEL for level in self.levels):
+            raise DomainError("expected means as levels from 0 to 2**64")
         if 2 * self.held_keep <= self.held:
             raise MechanismError(
                 f"{self.word_bits}-bit words keep no more signs than they flip; raise epsilon"

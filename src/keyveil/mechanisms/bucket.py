@@ -105,6 +105,8 @@ class Bucket(Calibration):
             )
         if not -TIE_WORDS <= self.tie <= TIE_WORDS:
             raise MechanismError(f"rho must lie between -1/(g - 1) and 1, got {self.rho}")
+        if self.cohorts < 1:
+            raise MechanismError(f"expected at least one public hash, got {self.cohorts}")
         if self.rho == -1:
             raise MechanismError("two buckets that a key's signs never share tell no frequency; raise rho")
 

@@ -96,7 +96,7 @@ class Response:
     word_bits: int = WORD_BITS
 
     def __post_init__(self) -> None:
-        if self.n_symbols < 2 or self.keep <= self.lie:
+        if self.n_symbols < 2 or self.lie < 1 or self.keep <= self.lie:
             raise MechanismError(f"{self.word_bits}-bit words leave no room for the truth; raise epsilon")
 
     @classmethod
@@ -251,6 +251,10 @@ class Hashed:
     n_symbols: int
     response: Response
     cohorts: int = COHORTS
+
+    def __post_init__(self) -> None:
+        if self.cohorts < 1:
+            raise MechanismError(f"expected at least one public hash, got {self.cohorts}")
 
     @classmethod
     def for_epsilon(

@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Self
 
 from keyveil.domain import Record, pick, words_for
 from keyveil.domain.record import FULL_LEVEL
+from keyveil.errors import MechanismError
 from keyveil.mechanisms.base import (
     Allocation,
     Ask,
@@ -62,6 +63,8 @@ class IndexedBoundary(Calibration, ThroughChannel, AsksOneKey):
 
     def __post_init__(self) -> None:
         check_size(self.n_keys, 1)
+        if self.channel.window.n_out != self.channel.window.n_in:
+            raise MechanismError("a boundary is told as one of the boundaries; its window is one wide")
 
     @classmethod
     def calibrate(cls, ask: Ask) -> Self:

@@ -32,6 +32,9 @@ from keyveil.domain.record import FULL_LEVEL
 from keyveil.errors import MechanismError
 from keyveil.numerics import WORD_BITS, ceil_div, exp_below, parse_epsilon
 
+# More outputs than any distribution needs.
+MOST_OUTPUTS = 1 << 20
+
 
 def bin_of(level: int, bins: int) -> int:
     """The bin that holds a value, given as a level out of 2**64.
@@ -55,6 +58,8 @@ class Window:
             raise MechanismError(f"bins must be at least 2, got {self.n_in}; one bin holds no value")
         if self.width < 1 or self.step < 1:
             raise MechanismError("a window is at least one output wide and moves by at least one")
+        if self.n_out > MOST_OUTPUTS:
+            raise MechanismError(f"expected at most {MOST_OUTPUTS} outputs, got {self.n_out}; use fewer bins")
 
     @property
     def n_out(self) -> int:
@@ -118,8 +123,7 @@ class WindowResponse:
     word_bits: int = WORD_BITS
 
     def __post_init__(self) -> None:
-        outside = self.window.n_out - self.window.width
-        if self.near * self.window.width + self.far * outside > 1 << self.word_bits or self.near < self.far:
+        if self.far < 1 or self.spare < 0 or self.near < self.far + self.spare:
             raise MechanismError("near and far outputs must share the words, near ones having more")
 
     @classmethod
@@ -201,6 +205,10 @@ class Harmony:
 
     keep: int
     word_bits: int = WORD_BITS
+
+    def __post_init__(self) -> None:
+        if not 1 << self.word_bits < 2 * self.keep < 2 << self.word_bits:
+            raise MechanismError(f"{self.word_bits}-bit words tell no more truth than lies; raise epsilon")
 
     @classmethod
     def for_epsilon(cls, epsilon: object, word_bits: int = WORD_BITS) -> Self:

@@ -59,12 +59,7 @@ class Round:
 
     def narrow(self, record: Record) -> Record:
         """The part of a record that this round asks about, with its codes."""
-        if self.keys is None:
-            return record
-        place = {key: code for code, key in enumerate(self.keys)}
-        return Record.from_levels(
-            (place[pair.code], pair.level) for pair in record.pairs if pair.code in place
-        )
+        return record if self.keys is None else record.among(self.keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
