@@ -343,6 +343,12 @@ function needPositive(...counts) {
   if (counts.some((count) => count <= 0n)) refuse("bad-config", "an outcome of the mechanism has no word");
 }
 
+/** A size in a description: a whole number that this device can work with. */
+function sizeOf(value, least = 1, most = 2 ** 21) {
+  const fits = Number.isInteger(value) && least <= value && value <= most;
+  return fits ? value : refuse("bad-config", `expected a size from ${least} to ${most}`);
+}
+
 function signChannel({ keep, flip, fake }) {
   const channel = { keep: BigInt(keep), flip: BigInt(flip), fake: BigInt(fake) };
   channel.ownAbsent = WORDS - channel.keep - channel.flip;
@@ -356,7 +362,8 @@ const hearOwn = (c, sign, word) =>
 const hearOther = (c, word) => (word < c.fake ? PLUS : word < 2n * c.fake ? MINUS : ABSENT);
 
 function windowOf({ n_in, width, step }) {
-  return { nIn: n_in, width, step, nOut: width + step * (n_in - 1) };
+  const nOut = sizeOf(width) + sizeOf(step) * (sizeOf(n_in, 2) - 1);
+  return { nIn: n_in, width, step, nOut: sizeOf(nOut, 2) };
 }
 
 const pickNear = (window, bin, place) => window.step * bin + place;
@@ -416,7 +423,7 @@ const ENCODERS = {
     },
   }),
   "record-size": ({ largest: most }) => ({
-    nSymbols: most + 1,
+    nSymbols: sizeOf(most) + 1,
     draw: (record) => Math.min(record.length, most),
   }),
   "size-class": ({ starts }) => ({
@@ -433,7 +440,7 @@ const ENCODERS = {
     },
   }),
   "popular-size": ({ popular, most, starts }) => ({
-    nSymbols: starts.length + 1,
+    nSymbols: starts.length + (sizeOf(most) && 1),
     draw(record, word) {
       const held = Math.min(most, record.filter((pair) => popular.includes(pair.code)).length);
       return word * BigInt(most) < BigInt(held) << 64n ? bisectRight(starts, record.length) : 0;
@@ -444,7 +451,7 @@ const ENCODERS = {
 const ORACLES = {
   response({ n_symbols, lie }) {
     const lies = BigInt(lie);
-    const keep = WORDS - BigInt(n_symbols - 1) * lies;
+    const keep = WORDS - BigInt(sizeOf(n_symbols, 2) - 1) * lies;
     needPositive(lies, keep - lies);
     return {
       nSymbols: n_symbols,
@@ -463,7 +470,7 @@ const ORACLES = {
     const [shown, noise] = [BigInt(own), BigInt(other)];
     needPositive(noise, shown - noise, WORDS - shown);
     return {
-      nSymbols: n_symbols,
+      nSymbols: sizeOf(n_symbols),
       nWords: n_symbols,
       layout: new Row(n_symbols, 2),
       loss: [shown * (WORDS - noise), noise * (WORDS - shown)],
@@ -479,8 +486,9 @@ const ORACLES = {
   hashed({ n_symbols, cohorts, response }) {
     const inner = ORACLES.response(response);
     const buckets = inner.nSymbols;
+    sizeOf(cohorts);
     return {
-      nSymbols: n_symbols,
+      nSymbols: sizeOf(n_symbols),
       nWords: 2,
       layout: new OneSymbol(cohorts * buckets),
       loss: inner.loss,
@@ -496,7 +504,9 @@ const ORACLES = {
     const w = windowOf(window);
     const [close, away] = [BigInt(near), BigInt(far)];
     const nearWords = close * BigInt(w.width);
-    needPositive(away, close - away, WORDS - nearWords - away * BigInt(w.nOut - w.width) + 1n);
+    // Words that nothing divides add to the last far output, which must not become likelier than a near one.
+    const spare = WORDS - nearWords - away * BigInt(w.nOut - w.width);
+    needPositive(away, spare + 1n, close - away - spare + 1n);
     return {
       nSymbols: w.nIn,
       nWords: 1,
@@ -614,6 +624,7 @@ const SHAPES = {
   "indexed-boundary"({ n_keys, channel }) {
     const c = valueChannel(channel);
     const bins = c.window.nIn;
+    if (c.window.nOut !== bins) refuse("bad-config", "a boundary is told as one of the boundaries");
     return {
       nWords: 3,
       layout: new OneSymbol(n_keys * (bins + 1)),
@@ -656,6 +667,7 @@ const SHAPES = {
   "broadcast-index"({ n_keys, held, held_keep, fake, fake_keep, levels }) {
     const [said, kept, faked, fakedKept] = [held, held_keep, fake, fake_keep].map(BigInt);
     const means = levels.map(BigInt);
+    if (means.length !== n_keys) refuse("bad-config", "every key has a mean");
     needPositive(said - kept, kept, faked - fakedKept, fakedKept, WORDS - said, WORDS - faked);
     return {
       nWords: 4,
@@ -680,7 +692,8 @@ const SHAPES = {
   },
 
   bucket({ pairs_per_user, buckets, tie, cohorts, low, high }) {
-    const [least, most, g] = [BigInt(low), BigInt(high), BigInt(buckets)];
+    const [least, most, g] = [BigInt(low), BigInt(high), BigInt(sizeOf(buckets, 2))];
+    sizeOf(cohorts);
     const ownWords = (owned) => {
       const evenly = (WORDS - (g - BigInt(owned)) * least) / BigInt(owned);
       return evenly < most ? evenly : most;
@@ -743,6 +756,7 @@ const SHAPES = {
     const oracle = build(ORACLES, told);
     const kept = BigInt(keep);
     const isOne = told.shape === "response";
+    if (oracle.nSymbols !== n_keys + 1) refuse("bad-config", "keys and a dummy need as many symbols");
     needPositive(2n * kept - WORDS, WORDS - kept);
     return {
       nWords: 3 + oracle.nWords,
@@ -781,6 +795,9 @@ function roundToBoundary(level, bins, word) {
 /** The mechanism of a description (Python's `mechanisms.describe`). */
 export function buildMechanism(description) {
   try {
+    const { n_keys = 1, pairs_per_user = 1 } = description;
+    sizeOf(n_keys);
+    sizeOf(pairs_per_user);
     return build(SHAPES, description);
   } catch (error) {
     if (error instanceof Refused) throw error;
@@ -823,6 +840,9 @@ async function checkedConfig(config) {
   const names = said.other ? [...said.keys, "other"] : said.keys;
   const digest = await sha256(new TextEncoder().encode(config.campaign));
   const asked = config.keys ?? null;
+  if (asked && (new Set(asked).size !== asked.length || !asked.every((code) => code in names))) {
+    refuse("bad-config", "the round asks about keys that the campaign does not name");
+  }
   const mechanism = buildMechanism(config.mechanism);
   const epsilon = epsilonOf(mechanism.loss);
   if (!(epsilon <= said.epsilon * (1 + LOG_SLACK) + LOG_SLACK)) {
@@ -912,6 +932,47 @@ export class MemoryLedger {
   }
 }
 
+/** Take a lock, a file with this process's number; false where another process holds it. */
+async function isTaken(fs, lock) {
+  const mine = `${lock}.${toHex(randomBytes(8))}`;
+  try {
+    // A link appears with its content: no moment at which the lock is there and its owner is not.
+    await fs.writeFile(mine, String(process.pid));
+    await fs.link(mine, lock);
+    return true;
+  } catch (error) {
+    return error.code === "EEXIST" ? false : refuse("ledger-unwritable", "the ledger's folder cannot be written");
+  } finally {
+    await fs.rm(mine, { force: true });
+  }
+}
+
+/** Whether the process that made a lock died with it: gone by its number, or silent for ten seconds. */
+async function isLeftBehind(fs, lock) {
+  const [text, stat] = await Promise.all([fs.readFile(lock, "utf8"), fs.stat(lock)]).catch(() => ["", null]);
+  if (stat === null) return false;
+  if (Date.now() - stat.mtimeMs > 10_000) return true;
+  if (!/^[0-9]+$/.test(text)) return false;
+  try {
+    process.kill(Number(text), 0);
+    return false;
+  } catch (error) {
+    return error.code === "ESRCH";
+  }
+}
+
+/** Take a dead process's lock away; a live one that was caught by mistake is put back. */
+async function takeAway(fs, lock) {
+  const aside = `${lock}.${toHex(randomBytes(8))}`;
+  try {
+    await fs.rename(lock, aside);
+  } catch {
+    return;
+  }
+  if (!(await isLeftBehind(fs, aside))) await fs.link(aside, lock).catch(() => undefined);
+  await fs.rm(aside, { force: true });
+}
+
 /** A ledger in a file (Node): written beside, flushed, then renamed; a lock keeps other processes out. */
 export class FileLedger {
   #path;
@@ -930,18 +991,10 @@ export class FileLedger {
   async #locked(change) {
     const fs = await import("node:fs/promises");
     const lock = `${this.#path}.lock`;
-    // A lock older than ten seconds is that of a process that died: a change takes milliseconds.
-    for (let tries = 0; ; tries++) {
-      try {
-        await (await fs.open(lock, "wx")).close();
-        break;
-      } catch (error) {
-        if (error.code !== "EEXIST") refuse("ledger-unwritable", "the ledger's folder cannot be written");
-        const age = Date.now() - ((await fs.stat(lock).catch(() => null))?.mtimeMs ?? Date.now());
-        if (age > 10_000) await fs.rm(lock, { force: true });
-        else if (tries > 1_000) refuse("ledger-busy", "another process holds the ledger");
-        else await new Promise((wake) => setTimeout(wake, 5));
-      }
+    for (let tries = 0; !(await isTaken(fs, lock)); tries++) {
+      if (await isLeftBehind(fs, lock)) await takeAway(fs, lock);
+      else if (tries > 1_000) refuse("ledger-busy", "another process holds the ledger");
+      else await new Promise((wake) => setTimeout(wake, 5));
     }
     try {
       return await this.#change(fs, change);

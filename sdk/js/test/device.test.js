@@ -288,3 +288,33 @@ test("the person is told what is true, what was sent and what can be guessed", a
   assert.match(sent, /^3 bytes were sent, .* They read \[[0-2](,[0-2]){10}\]\.$/);
   assert.match(guess, /at most 81\.8 % sure/);
 });
+
+test("the types name what the module exports, and nothing else", async () => {
+  const types = readFileSync(new URL("../index.d.ts", import.meta.url), "utf8");
+  const declared = [...types.matchAll(/^export (?:declare )?(?:class|function|const) (\w+)/gm)].map((match) => match[1]);
+  assert.deepEqual(declared.sort(), Object.keys(await import("../keyveil.js")).sort());
+});
+
+test("a description that was tampered with is refused", () => {
+  const described = (name, changes) => {
+    const whole = structuredClone(config(name).mechanism);
+    for (const [path, value] of Object.entries(changes)) {
+      const steps = path.split(".");
+      const holder = steps.slice(0, -1).reduce((part, step) => part[step], whole);
+      holder[steps.at(-1)] = value;
+    }
+    return () => buildMechanism(whole);
+  };
+  const refused = { name: "Refused" };
+  assert.ok(described("pckv-ue", {})());
+  assert.throws(described("pckv-ue", { n_keys: 1.5 }), refused);
+  assert.throws(described("pckv-ue", { pairs_per_user: 0 }), refused);
+  assert.throws(described("pckv-ue", { pairs_per_user: 1e9 }), refused);
+  assert.throws(described("krr-harmony", { "oracle.n_symbols": 3 }), refused);
+  assert.throws(described("privkvm-star", { "channel.window.width": 2 }), refused);
+  assert.throws(described("ue-sw", { "channel.window.n_in": 1 }), refused);
+  assert.throws(described("bucket", { cohorts: 0 }), refused);
+  assert.throws(described("bucket", { buckets: "9" }), refused);
+  assert.throws(described("olh", { "oracle.cohorts": -1 }), refused);
+  assert.throws(described("privkv-broadcast", { levels: [] }), refused);
+});
