@@ -795,7 +795,7 @@ function roundToBoundary(level, bins, word) {
 /** The mechanism of a description (Python's `mechanisms.describe`). */
 export function buildMechanism(description) {
   try {
-    const { n_keys = 1, pairs_per_user = 1 } = description;
+    const { n_keys = 1, pairs_per_user = 1 } = description ?? {};
     sizeOf(n_keys);
     sizeOf(pairs_per_user);
     return build(SHAPES, description);
