@@ -181,6 +181,7 @@ class Histories(RuleBasedStateMachine):
     def tick(self):
         self.latest = max(self.latest, self.now)
         self.caller.collector.tick()
+        self.caller.collector.tidy()
         if self.latest >= NOW + 20 * SPAN:
             self.glass_is_open = False
 
