@@ -30,6 +30,8 @@ from keyveil.report import Envelope
 
 # 5,860 keys at two bits each, and the header: 1.5 kB a report.
 KEYS = 5860
+# Senders of single reports, of batches, and of ten times as much.
+SINGLES, BATCHES, MANY = 256, 16, 160
 
 
 class Client:
@@ -99,7 +101,10 @@ NO_OP = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 async def load(port, make, clients, seconds, *, pause=0.0, backoff=0.0):
-    """Closed loops; (answers with 200, refusals, latencies in seconds, elapsed)."""
+    """Closed loops; (answers with 200, refusals, latencies in seconds, elapsed).
+
+    `backoff` is what refused senders wait: Retry-After, give or take a half.
+    """
     done, refused, latencies = 0, 0, []
     ends = time.perf_counter() + seconds
 
@@ -125,6 +130,12 @@ async def load(port, make, clients, seconds, *, pause=0.0, backoff=0.0):
     return done, refused, np.array(latencies), elapsed
 
 
+def cpu(pid):
+    """Seconds that a process has run, of all its threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def rss(pid):
     """Memory of a process in MB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
@@ -136,26 +147,35 @@ def rss(pid):
 def measure(store, seconds, overload):
     """All figures for one store."""
     found = {}
-    server = Process(store, "--waiting-uploads", "512", env={"PYTHONUNBUFFERED": "1"})
+    # Room for fifty-odd batches, so that ten times as many senders as it takes are too many.
+    server = Process(store, "--waiting-bytes", str(8 << 20))
     try:
         campaign = make_question(keys=tuple(f"k{i}" for i in range(KEYS)))
         token = server.create(campaign)["device_token"]
         single, batch = Source(campaign, token, 1), Source(campaign, token, 100)
         run = lambda *args, **named: uvloop.run(load(server.port, *args, **named))  # noqa: E731
         run(single.request, 8, 1.0)
-        rounds = []
+        # Made beforehand: the sender's work would be taken for the collector's.
+        prepared = [single.request() for _ in range(int(30_000 * seconds))]
+        rounds, costs = [], []
         # No-op and reports take turns, so that both meet the same neighbours.
         for _ in range(3):
-            quiet = run(lambda: NO_OP, 64, seconds / 3)
-            durable = run(single.request, 64, seconds / 3)
+            start = cpu(server.child.pid)
+            quiet = run(lambda: NO_OP, SINGLES, seconds / 3)
+            middle = cpu(server.child.pid)
+            durable = run(prepared.pop, SINGLES, seconds / 3)
+            end = cpu(server.child.pid)
             rounds.append((quiet[0] / quiet[3], durable[0] / durable[3]))
+            costs.append(((middle - start) / quiet[0], (end - middle) / durable[0]))
         no_op, one = (float(np.median(column)) for column in zip(*rounds, strict=True))
         found |= {
             "no_op_per_s": round(no_op),
             "single_per_s": round(one),
+            "no_op_cpu_us": round(1e6 * float(np.median([cost for cost, _ in costs]))),
+            "single_cpu_us": round(1e6 * float(np.median([cost for _, cost in costs]))),
             "single_share_of_no_op": round(float(np.median([d / q for q, d in rounds])), 3),
         }
-        batches = run(batch.request, 16, seconds)
+        batches = run(batch.request, BATCHES, seconds)
         peak = batches[0] * 100 / batches[3]
         found |= {
             "batch_reports_per_s": round(peak),
@@ -163,15 +183,17 @@ def measure(store, seconds, overload):
             "report_bytes": batch.report_bytes,
         }
         # Half load: as many clients, each pausing so that half the peak is asked for.
-        pause = 16 / (peak / 200)
-        half = run(batch.request, 16, seconds, pause=max(pause - float(np.median(batches[2])) / 4, 0.001))
+        pause = BATCHES / (peak / 200)
+        half = run(
+            batch.request, BATCHES, seconds, pause=max(pause - float(np.median(batches[2])) / 4, 0.001)
+        )
         found |= {
             "half_load_reports_per_s": round(half[0] * 100 / half[3]),
             "half_load_p99_ms": round(1000 * float(np.quantile(half[2], 0.99)), 1),
         }
         if overload:
             before = rss(server.child.pid)
-            over = run(batch.request, 160, overload, backoff=0.05)
+            over = run(batch.request, MANY, overload, backoff=1.0)
             found |= {
                 "overload_seconds": overload,
                 "overload_goodput_per_s": round(over[0] * 100 / over[3]),

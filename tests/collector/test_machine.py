@@ -56,9 +56,11 @@ class Histories(RuleBasedStateMachine):
         self.glass_is_open = True
 
     def teardown(self):
-        self.check_everything()
-        self.caller.close()
-        shutil.rmtree(self.folder)
+        try:
+            self.check_everything()
+            self.caller.close()
+        finally:
+            shutil.rmtree(self.folder)
 
     # --- what the model knows ---
 
@@ -181,6 +183,7 @@ class Histories(RuleBasedStateMachine):
     def tick(self):
         self.latest = max(self.latest, self.now)
         self.caller.collector.tick()
+        self.caller.collector.tidy()
         if self.latest >= NOW + 20 * SPAN:
             self.glass_is_open = False
 

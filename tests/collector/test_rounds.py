@@ -164,13 +164,13 @@ def test_reports_are_dropped_if_asked_and_ids_stay(store_url):
     caller.send(campaign, reports, token=token)
     caller.close_round(campaign, 1)
     before = caller("GET", f"/v1/campaigns/{campaign.id}/release", token=caller.admin).body
-    caller.collector.tick()
+    caller.collector.tidy()
     export = f"/v1/campaigns/{campaign.id}/rounds/1/reports"
     assert caller("GET", export, token=caller.admin).code == "reports-dropped"
     assert caller("GET", f"/v1/campaigns/{campaign.id}/release", token=caller.admin).body == before
     assert caller.send(campaign, reports[:1], token=token) == ["duplicate"]
     now[0] += 8 * 86400
-    caller.collector.tick()
+    caller.collector.tidy()
     # Beyond the window it is no longer known, and still not counted.
     assert caller.send(campaign, reports[:1], token=token) == ["round_closed"]
     assert caller.collector.tally(campaign.id, 1).n_reports == 4
@@ -188,3 +188,47 @@ def test_reports_sent_one_by_one_and_at_once_give_one_tally(caller):
     assert caller.collector.tally(campaign.id, 1) == campaign.tally(reports, first)
     export = caller("GET", f"/v1/campaigns/{campaign.id}/rounds/1/reports", token=caller.admin).body
     assert export == to_frames(reports)
+
+
+def test_a_count_that_was_reached_while_closing_failed_closes_later(caller, monkeypatch):
+    campaign = make_question()
+    token = caller.create(campaign, close_at_count=3)["device_token"]
+    from collecting import make_reports
+
+    def fail(*_, **__):
+        raise RuntimeError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(caller.collector, "close", fail)
+        assert caller.send(campaign, make_reports(campaign, 4), token=token) == ["accepted"] * 4
+        # The writer lives on.
+        assert caller.send(campaign, make_reports(campaign, 1), token=token) == ["accepted"]
+    caller.collector.tidy()
+    assert caller("GET", f"/v1/campaigns/{campaign.id}").json["state"] == "finished"
+
+
+def test_one_upload_that_fails_does_not_fail_its_neighbours(caller, monkeypatch):
+    from collecting import make_reports
+
+    from keyveil.collector import commit
+
+    campaign = make_question()
+    token = caller.create(campaign)["device_token"]
+    reports = make_reports(campaign, 6)
+    real = commit.refusals
+
+    def fragile(mechanism, rows, **named):
+        if any(row.tobytes() == reports[3] for row in rows):
+            raise RuntimeError("something nobody thought of")
+        return real(mechanism, rows, **named)
+
+    monkeypatch.setattr(commit, "refusals", fragile)
+
+    async def all_at_once():
+        path = f"/v1/campaigns/{campaign.id}/reports"
+        calls = [caller.ask("POST", path, to_frames([report]), token=token) for report in reports]
+        return await asyncio.gather(*calls)
+
+    answers_ = caller.loop.run_until_complete(all_at_once())
+    assert [answer.status for answer in answers_] == [200, 200, 200, 500, 200, 200]
+    assert caller.collector.tally(campaign.id, 1).n_reports == 5

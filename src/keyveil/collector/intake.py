@@ -28,8 +28,10 @@ PREFIX, SUFFIX = "/v1/campaigns/", "/reports"
 _ID_LENGTH = 64
 _FRAMED, _JSON = FRAMED.encode(), JSON.encode()
 _JSON_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-# An unread body beyond this is not waited for: the connection is closed.
-_DRAINED = 1 << 16
+# An unread body up to this is let pass, so that the sender keeps its connection; beyond it is closed.
+_DRAINED = 1 << 18
+# JSON beyond this is taken apart away from the event loop.
+_LONG_JSON = 1 << 14
 
 
 class Intake:
@@ -104,7 +106,7 @@ class Intake:
         if self._writer.is_full:
             raise Problem("overloaded", retry_after=self._settings.retry_after)
         body = await self._body(headers, receive, expander, taken)
-        if kind == _JSON and len(body) > _DRAINED:
+        if kind == _JSON and len(body) > _LONG_JSON:
             upload = await self._work(self._upload, body, JSON, known, credential)
         else:
             upload = self._upload(body, kind.decode(), known, credential)

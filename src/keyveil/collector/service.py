@@ -368,16 +368,30 @@ class Collector:
             self._close_quietly(growth.campaign, growth.round, why="by count")
 
     def tick(self) -> None:
-        """Close rounds whose time is over, and forget what need not be kept."""
-        now = self.now()
+        """Close rounds whose time is over."""
         with self.store.read() as tx:
-            due = tx.due_rounds(now)
-            campaigns = tx.campaigns()
+            due = tx.due_rounds(self.now())
         for campaign, number in due:
             self._close_quietly(campaign, number, why="by time")
-        for row in campaigns:
-            if row.id not in self.damaged:
-                self._forget(row.id, now)
+
+    def tidy(self) -> None:
+        """Forget what need not be kept, and close rounds whose count was reached when the store was away."""
+        with self.store.read() as tx:
+            campaigns = tx.campaign_ids()
+        for campaign in campaigns:
+            if campaign not in self.damaged:
+                self._close_if_full(self.known(campaign))
+                self._forget(campaign, self.now())
+
+    def _close_if_full(self, known: Known) -> None:
+        limit = known.terms.close_at_count
+        if limit is None:
+            return
+        with self.store.read() as tx:
+            number = _open_number(tx.rounds(known.no))
+            tally = None if number is None else tx.tally(known.no, number)
+        if number is not None and tally is not None and tally.n_reports >= limit:
+            self._close_quietly(known.id, number, why="by count")
 
     def _close_quietly(self, id: str, number: int, *, why: str) -> None:
         try:

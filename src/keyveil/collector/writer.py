@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from queue import SimpleQueue
 
 from keyveil.collector.commit import Grown, commit_group
@@ -96,8 +97,15 @@ class Writer:
             grown = self._commit(group)
             self._metrics.committed(time.perf_counter() - started)
             self._answer(group)
-            for growth in grown:
+            self._tell(grown)
+
+    def _tell(self, grown: list[Grown]) -> None:
+        """A round may be complete; whatever happens then, this thread goes on."""
+        for growth in grown:
+            try:
                 self._grown(growth)
+            except Exception as error:
+                self._log.event("fault", where="round", kind=type(error).__name__, campaign=growth.campaign)
 
     def _next_group(self) -> list[Upload]:
         """What waits, up to the size of a group; nothing when it is time to end."""
@@ -132,7 +140,10 @@ class Writer:
             code = "campaign-damaged" if error.damaged else "store-unavailable"
             time.sleep(_PAUSE)
         except Exception as error:
-            self._log.event("fault", where="writer", kind=type(error).__name__, uploads=len(group))
+            if len(group) > 1:
+                # One upload must not fail its neighbours.
+                return [grown for upload in group for grown in self._commit([upload])]
+            self._log.event("fault", where="writer", kind=type(error).__name__)
             code = "internal"
         for upload in group:
             upload.problem = Problem(
@@ -150,7 +161,8 @@ class Writer:
         )
         self._metrics.count_reports(counts)
         assert self._loop is not None
-        if not self._loop.is_closed():
+        # A loop that has ended has nobody left who waits.
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(_deliver, group)
 
 
