@@ -176,6 +176,18 @@ def test_the_rest_are_judged_by_the_spread_that_both_rounds_found():
 
 
 @pytest.mark.statistical
+@pytest.mark.parametrize("seed", range(4))
+def test_without_an_anchor_the_keys_tell_where_means_lie(seed):
+    rng = insecure_generator(13, seed)
+    frequency = 0.4 / np.arange(1, 301.0) ** 0.5
+    seen = told(frequency, np.clip(rng.normal(0.44, 0.13, 300), -1, 1), 60_000, rng)
+    shrunk = shrink(seen)
+    # A centre of 1 and a spread of 0.7 have nearly the same mean inside [-1, 1], and shrink nothing.
+    assert shrunk.centre == pytest.approx(0.44, abs=0.1)
+    assert shrunk.tau < 0.3
+
+
+@pytest.mark.statistical
 def test_truncated_shares_are_brought_back_and_taking_them_for_frequencies_is_worse():
     rng = insecure_generator(7)
     cut = Truncation(law=SizeLaw(sizes=np.array([2.0, 20.0]), shares=np.array([0.5, 0.5])), l=4)

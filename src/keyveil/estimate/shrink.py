@@ -25,6 +25,7 @@ G is wrong for just those keys that people look at.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -386,10 +387,14 @@ def _fit(signs: _Signs, law: Floats, anchor: Anchor) -> tuple[float, float]:
         fit = (best[:, 0] + np.log(np.exp(joint - best).sum(axis=1))).sum()
         return float(fit - ((centre - anchor.mean) / anchor.error) ** 2 / 2 - (tau / TYPICAL_SPREAD) ** 2 / 2)
 
-    centre, tau, reach = float(np.clip(anchor.mean, -1, 1)), SPREADS[4], min(2 * anchor.error, 1.0)
-    for _ in range(3):
+    reach = min(2 * anchor.error, 1.0)
+    around = np.linspace(-1, 1, 9)
+    # Both at once first: a centre outside with a wide spread looks much like the right ones.
+    pairs = itertools.product(np.clip(anchor.mean + reach * around, -1, 1).tolist(), SPREADS[::2])
+    centre, tau = max(pairs, key=lambda pair: likelihood(*pair))
+    for _ in range(2):
         tau = max(SPREADS, key=lambda each: likelihood(centre, each))
-        tried = np.clip(centre + reach * np.linspace(-1, 1, 9), -1, 1)
-        centre = max(tried.tolist(), key=lambda each: likelihood(each, tau))
         reach /= 3
+        tried = np.clip(centre + reach * around, -1, 1)
+        centre = max(tried.tolist(), key=lambda each: likelihood(each, tau))
     return centre, tau
