@@ -192,7 +192,7 @@ def test_numbers_from_digits_are_those_of_whole_words(count, way, monkeypatch):
 def test_compiled_noise_and_numpy_noise_are_the_same(draw, monkeypatch):
     made = []
     for way in (True, False):
-        monkeypatch.setattr(noise, "is_compiled", lambda way=way: way)
+        monkeypatch.setattr(noise, "is_compiled", lambda _, way=way: way)
         stream = InsecureSeededStream(5)
         if draw == "trits":
             made.append(noise.draw_trits(stream, 300, 1001, 2**62 + 99, 2**63 + 17))

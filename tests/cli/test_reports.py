@@ -84,7 +84,7 @@ def test_pairs_become_a_release(tmp_path, campaign, pairs, mechanism):
 
 def test_every_user_answers_once_in_a_random_order(tmp_path, campaign, pairs):
     out = tmp_path / "reports.parquet"
-    ok("perturb", campaign, pairs, "-o", out, "--processes", 2)
+    ok("perturb", campaign, pairs, "-o", out)
     reports = pq.read_table(out)["report"].to_pylist()
     assert len({Envelope.from_bytes(report).report_id for report in reports}) == 3000
     assert len(set(map(len, reports))) == 1

@@ -37,7 +37,7 @@ def draw_trits(stream: Stream, n: int, length: int, low: int, high: int) -> Byte
     """
     n_bytes = (2 * length + 7) // 8
     octets, last = draw_octets(stream, n, 4, n_bytes), _last(2 * length)
-    if is_compiled():
+    if is_compiled(2 * n * 4 * n_bytes):
         from keyveil.batch import loops
 
         def rows(out: Bytes, drawn: Bytes, tails: Words, first: int) -> int:
@@ -54,7 +54,7 @@ def draw_bits(stream: Stream, n: int, length: int, threshold: int) -> Bytes:
     """N rows of packed bits, each set with chance threshold / 2**64."""
     n_bytes = (length + 7) // 8
     octets, last = draw_octets(stream, n, 8, n_bytes), _last(length)
-    if is_compiled():
+    if is_compiled(2 * n * 8 * n_bytes):
         from keyveil.batch import loops
 
         def rows(out: Bytes, drawn: Bytes, tails: Words, first: int) -> int:
@@ -73,7 +73,7 @@ def draw_numbers(stream: Stream, n: int, length: int, step: int, count: int, bit
     digits = np.empty((n, length), dtype="<u2")
     stream.fill(digits.view(np.uint8))
     table = _table(step, count)
-    if is_compiled():
+    if is_compiled(10 * n * length):
         from keyveil.batch import loops
 
         def rows(out: Bytes, drawn: Any, tails: Words, first: int) -> int:

@@ -34,7 +34,7 @@ def count_bits(layout: Trits | Row, payloads: Payloads) -> tuple[Ints, Mask]:
     ([2, 0, 0, 1, 0, 0], [False, False, True])
     """
     doubled, spare = _masks(layout)
-    if not is_compiled():
+    if not is_compiled(len(payloads) * payloads.n_bytes):
         return _with_numpy(payloads, doubled, spare)
     from keyveil.tally import loops
 

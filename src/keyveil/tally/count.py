@@ -77,7 +77,7 @@ class Counter:
         if _is_hashed(self.mechanism):
             layout = self.mechanism.layout
             assert isinstance(layout, Symbol)
-            symbols, bad = _symbols(layout, payloads)
+            symbols, bad = read_symbols(layout, payloads)
             self._told.append(symbols)
             self._n_told += symbols.size
             if self._n_told > _WAITING:
@@ -178,7 +178,7 @@ def _(mechanism: IndexedBoundary, payloads: Payloads) -> Counted:
 @count_answers.register
 def _(mechanism: IndexedBoundaryBits, payloads: Payloads) -> Counted:
     d, bins = mechanism.n_keys, mechanism.bins
-    symbols, bad = _symbols(mechanism.layout, payloads)
+    symbols, bad = read_symbols(mechanism.layout, payloads)
     index, symbol = np.divmod(symbols, (1 << bins) + 1)
     said = symbol > 0
     keys, shown = index[said], symbol[said] - 1
@@ -205,7 +205,7 @@ def _(mechanism: EncodedOracle, payloads: Payloads) -> Counted:
         counts, bad = _histogram(oracle.layout, payloads)
         return Counted({"support" if isinstance(oracle, Response) else "outputs": counts}, bad)
     if isinstance(oracle, Hashed):
-        symbols, bad = _symbols(oracle.layout, payloads)
+        symbols, bad = read_symbols(oracle.layout, payloads)
         return Counted(_cells_of_symbols(mechanism, symbols), bad)
     counts, bad = count_bits(Row(oracle.n_symbols, 2), payloads)
     return Counted({"support": counts[: oracle.n_symbols]}, bad)
@@ -213,7 +213,7 @@ def _(mechanism: EncodedOracle, payloads: Payloads) -> Counted:
 
 @count_answers.register
 def _(mechanism: Bucket, payloads: Payloads) -> Counted:
-    symbols, bad = _symbols(mechanism.layout, payloads)
+    symbols, bad = read_symbols(mechanism.layout, payloads)
     return Counted(_cells_of_symbols(mechanism, symbols), bad)
 
 
@@ -285,7 +285,7 @@ def _blocks(payloads: Iterator[bytes]) -> Iterator[list[bytes]]:
 # --- numbers in answers ---
 
 
-def _symbols(layout: Symbol, payloads: Payloads) -> tuple[Ints, Mask]:
+def read_symbols(layout: Symbol, payloads: Payloads) -> tuple[Ints, Mask]:
     """The number that every good answer is, and which are not good."""
     packed = payloads.matrix()
     symbols: Ints = np.zeros(len(payloads), dtype=np.int64)
@@ -297,18 +297,18 @@ def _symbols(layout: Symbol, payloads: Payloads) -> tuple[Ints, Mask]:
 
 def _histogram(layout: Symbol, payloads: Payloads) -> tuple[Counts, Mask]:
     """How often each symbol is told."""
-    if is_compiled():
+    if is_compiled(10 * len(payloads)):
         from keyveil.tally import loops
 
         counts, bad = loops.count_symbols(payloads.data, payloads.starts, layout.n_bytes, layout.size)
         return counts, bad
-    symbols, bad = _symbols(layout, payloads)
+    symbols, bad = read_symbols(layout, payloads)
     return np.bincount(symbols, minlength=layout.size).astype(np.int64), bad
 
 
 def _count_numbers(layout: Row, payloads: Payloads) -> tuple[Counts, Mask]:
     """How often each number is told at each place, place by place."""
-    if is_compiled():
+    if is_compiled(10 * len(payloads) * layout.length):
         from keyveil.tally import loops
 
         counts, bad = loops.count_numbers(

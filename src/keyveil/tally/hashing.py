@@ -17,6 +17,8 @@ from keyveil.tally.tally import Counts
 
 # Hashes evaluated at once: what stays in a core's cache.
 _BLOCK = 1 << 16
+# Steps of numpy a hash.
+_HASH = 15
 # Hashes that take as long as starting a thread is worth: some ten milliseconds.
 _WORTH_A_THREAD = 1 << 24
 
@@ -29,7 +31,7 @@ def supports(oracle: Hashed, answers: Counts) -> Counts:
     [1, 1, 1, 1]
     """
     told = _Told.of(answers, oracle.buckets)
-    if is_compiled():
+    if is_compiled(_HASH * told.cohorts.size * oracle.n_symbols):
         return _in_threads(told, oracle.n_symbols, oracle.buckets, 0)
     total = np.zeros(oracle.n_symbols, dtype=np.int64)
     rows = max(1, _BLOCK // max(oracle.n_symbols, oracle.buckets))
@@ -43,7 +45,7 @@ def signed_supports(mechanism: Bucket, answers: Counts) -> tuple[Counts, Counts]
     """Supports of every key's two signs, from answers of (cohort, bucket)."""
     d, g = mechanism.n_keys, mechanism.buckets
     told = _Told.of(answers, g)
-    if is_compiled():
+    if is_compiled(_HASH * told.cohorts.size * 2 * d):
         both = _in_threads(told, 2 * d, g, mechanism.tie).reshape(d, 2)
         return both[:, 0], both[:, 1]
     plus, minus = np.zeros(d, dtype=np.int64), np.zeros(d, dtype=np.int64)
