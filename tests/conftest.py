@@ -11,7 +11,13 @@ settings.register_profile("keyveil", derandomize=True, deadline=None)
 settings.load_profile("keyveil")
 
 # Where a loop may be compiled.
-FAST = ("keyveil.batch.noise", "keyveil.tally.bits", "keyveil.tally.count", "keyveil.tally.hashing")
+FAST = (
+    "keyveil.batch.noise",
+    "keyveil.estimate.distribution",
+    "keyveil.tally.bits",
+    "keyveil.tally.count",
+    "keyveil.tally.hashing",
+)
 
 
 @pytest.fixture(params=["compiled", "numpy"])

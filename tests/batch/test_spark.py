@@ -98,8 +98,20 @@ def test_spark_counts_what_one_process_counts_for_any_partitioning(spark, files,
     there = tally_paths(spark, question, [str(path) for path in paths])
     assert (there.tally, there.refused, there.n_repeated) == (local.tally, local.refused, 8)
     frame = spark.read.parquet(*map(str, paths))
-    for partitions in (1, 5, 40):
-        # Forty partials are merged by a tree of tasks, five by the driver.
+    # Eighteen partials are merged by tasks before the driver sees them.
+    again = tally_frame(question, frame.repartition(18))
+    assert (again.tally, again.refused, again.n_repeated) == (local.tally, local.refused, 8)
+
+
+@pytest.mark.nightly
+def test_spark_counts_the_same_for_many_partitionings(spark, files, tmp_path):
+    from keyveil.batch.spark import tally_frame
+
+    campaign, paths = files
+    question = Question.of(campaign)
+    local = tally_files(question, paths, folder=tmp_path / "parts")
+    frame = spark.read.parquet(*map(str, paths))
+    for partitions in (1, 2, 7, 40, 300):
         again = tally_frame(question, frame.repartition(partitions))
         assert (again.tally, again.refused, again.n_repeated) == (local.tally, local.refused, 8)
 
@@ -152,9 +164,9 @@ def test_records_are_noised_where_they_live(spark, tmp_path):
     assert counted.is_whole
     assert counted.tally.n_reports == 3000
     assert counted.n_repeated == 0
-    a, b, *_ = campaign.estimate(counted.tally).rows
+    a, b, *_ = campaign.estimate(counted.tally).rows()
     for row, truth in ((a, 0.5), (b, 1 / 3)):
-        assert abs(row.frequency - truth) < 6 * row.frequency_se
+        assert abs(row["frequency"] - truth) < 6 * row["frequency_se"]
 
 
 def test_strict_stops_spark_too(spark, files):
