@@ -12,8 +12,8 @@ settings.load_profile("keyveil")
 
 # Where a loop may be compiled.
 FAST = (
+    "keyveil.batch.answers",
     "keyveil.batch.noise",
-    "keyveil.estimate.distribution",
     "keyveil.tally.bits",
     "keyveil.tally.count",
     "keyveil.tally.hashing",

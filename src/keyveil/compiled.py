@@ -35,6 +35,14 @@ def is_compiled(steps: int) -> bool:
     return "numba" in sys.modules or _done >= _WORTH_A_COMPILER
 
 
+def is_compiled_alike(steps: int) -> bool:
+    """The same for loops whose results differ in the last bit: decided by these steps alone.
+
+    What a process did before must not change a number.
+    """
+    return has_compiler() and steps >= _WORTH_A_COMPILER
+
+
 @cache
 def has_compiler() -> bool:
     """Whether numba is installed, and the environment does not forbid it."""

@@ -65,7 +65,7 @@ def instances(name):
 
 
 @pytest.mark.parametrize("name", REGISTRY)
-def test_the_same_words_give_the_same_answers_bit_for_bit(name):
+def test_the_same_words_give_the_same_answers_bit_for_bit(name, way):
     for mechanism in instances(name):
         records = people(150, mechanism.n_keys)
         words = words_for(mechanism, len(records))

@@ -22,6 +22,7 @@ from keyveil.batch.noise import draw_bits, draw_numbers, draw_trits
 from keyveil.batch.records import Floats, Ints, Mask, Records, levels_of, round_to_plus
 from keyveil.batch.stream import Bytes, Stream, draw_words
 from keyveil.batch.wide import Words, as_words, bits_across, high, muldiv
+from keyveil.compiled import is_compiled
 from keyveil.mechanisms import (
     Apart,
     Bits,
@@ -176,8 +177,15 @@ def symbols_from_words(mechanism: object, records: Records, words: Words) -> Int
 
 @symbols_from_words.register
 def _(mechanism: SignedResponse, records: Records, words: Words) -> Ints:
-    slot, dummy, rounding, word = words.T
     c, l = mechanism.channel, mechanism.pairs_per_user
+    if is_compiled(100 * len(records)):
+        from keyveil.batch import loops
+
+        chances = (np.uint64(each) for each in (c.keep, c.keep + c.flip, c.fake))
+        held = records.offsets, records.codes, records.values
+        symbols: Ints = loops.respond_signed(*held, words, mechanism.n_keys, l, *chances)
+        return symbols
+    slot, dummy, rounding, word = words.T
     codes, values = records.sample(l, slot)
     keys = np.where(codes >= 0, codes, mechanism.n_keys + high(dummy, l).astype(np.int64))
     heard = _hear_own(c, round_to_plus(values, rounding), word)

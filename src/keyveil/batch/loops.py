@@ -162,3 +162,48 @@ def draw_numbers(
 def _joined(octet: Any, tail: Any) -> Any:
     """A word from its highest byte and the highest 56 bits of another."""
     return np.uint64(octet) << np.uint64(56) | tail >> np.uint64(8)
+
+
+# --- one signed key ---
+
+
+@njit(cache=True, nogil=True)
+def upper_half(a: Any, b: Any) -> Any:
+    """The upper half of a product of two words, as `wide.high`."""
+    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    a0, a1, b0, b1 = a & low, a >> half, b & low, b >> half
+    middle = a1 * b0 + (a0 * b0 >> half)
+    other = a0 * b1 + (middle & low)
+    return a1 * b1 + (middle >> half) + (other >> half)
+
+
+@njit(cache=True, nogil=True)
+def respond_signed(
+    offsets: Array,
+    codes: Array,
+    values: Array,
+    words: Array,
+    n_keys: int,
+    l: int,
+    keep: Any,
+    told: Any,
+    fake: Any,
+) -> Any:
+    """The symbols of `SignedResponse.perturb`, a record and a row of words each."""
+    symbols = np.empty(words.shape[0], dtype=np.int64)
+    for user in range(words.shape[0]):
+        start = offsets[user]
+        size = offsets[user + 1] - start
+        slot = np.int64(upper_half(words[user, 0], np.uint64(max(size, l))))
+        key, value = n_keys + np.int64(upper_half(words[user, 1], np.uint64(l))), 0.0
+        if slot < size:
+            key, value = codes[start + slot], values[start + slot]
+        level = (value + 1.0) * 9223372036854775808.0
+        plus = level >= 18446744073709551616.0 or words[user, 2] < np.uint64(level)
+        word = words[user, 3]
+        if word < told:
+            symbols[user] = 2 * key + np.int64((word < keep) != plus)
+        else:
+            lie = np.int64((word - told) // fake)
+            symbols[user] = lie + 2 * np.int64(lie >= 2 * key)
+    return symbols

@@ -370,14 +370,16 @@ class _Signs:
 
 def _within_range(middle: Floats, spread: Floats) -> Floats:
     """How much of a normal distribution lies in [-1, 1]."""
-    return np.maximum(_reached((1 - middle) / spread) - _reached((-1 - middle) / spread), 1e-12)
+    inside: Floats = _reached((1 - middle) / spread) - _reached((-1 - middle) / spread)
+    return np.maximum(inside, 1e-12)
 
 
 def _mean_within_range(middle: Floats, spread: Floats) -> Floats:
     """The mean of the part of a normal distribution that lies in [-1, 1]."""
     low, high = (-1 - middle) / spread, (1 - middle) / spread
     shift = (np.exp(-(low**2) / 2) - np.exp(-(high**2) / 2)) / np.sqrt(2 * np.pi)
-    return np.clip(middle + spread * shift / _within_range(middle, spread), -1.0, 1.0)
+    mean: Floats = middle + spread * shift / _within_range(middle, spread)
+    return np.clip(mean, -1.0, 1.0)
 
 
 def _reached(z: Floats) -> Floats:
