@@ -131,16 +131,25 @@ def test_a_round_that_makes_no_sense_is_refused(changes, error):
 
 
 def test_a_device_fetches_the_open_round():
-    asking = campaign("pckv-ue")
+    asking = campaign("privkvm")
+    first = asking.protocol().start(asking.id)
     url = f"https://collect.example/v1/campaigns/{asking.id}"
 
     def view(config):
         body = json.dumps({"campaign": asking.canonical_json, "device_config": config}).encode()
         return lambda *_: Answer(status=200, body=body)
 
-    fetched, asked = fetch_round(url, exchange=view(asking.device_config()))
-    assert (fetched, asked.number) == (asking, 1)
+    fetched, asked = fetch_round(url, exchange=view(asking.device_config(first)))
+    assert (fetched, asked.number, asked.mechanism.loss) == (asking, 1, first.mechanism.loss)
     assert fetch_round(url, exchange=view(None)) == (asking, None)
-    other = campaign("pckv-ue", name="other")
-    with pytest.raises(CampaignError):
-        fetch_round(url, exchange=view(other.device_config()))
+    for wrong in (campaign("privkvm", name="other").device_config(first), {}):
+        with pytest.raises(CampaignError):
+            fetch_round(url, exchange=view(wrong))
+
+
+def test_the_only_round_of_a_campaign_needs_no_telling():
+    asking = campaign("pckv-ue")
+    url = f"https://collect.example/v1/campaigns/{asking.id}"
+    body = json.dumps({"campaign": asking.canonical_json}).encode()
+    asked = fetch_round(url, exchange=lambda *_: Answer(status=200, body=body))[1]
+    assert asked == Asked(number=1, mechanism=asking.build())

@@ -228,3 +228,36 @@ def test_the_config_that_is_served_has_the_campaigns_hash(server):
     said = json.loads(server.ask("GET", f"/v1/campaigns/{campaign.id}")[1])
     assert hashlib.sha256(said["campaign"].encode()).hexdigest() == campaign.id
     assert Campaign.from_fields(json.loads(said["device_config"]["campaign"])).id == campaign.id
+
+
+@pytest.mark.parametrize("mechanism", ["privkvm", "auto"])
+def test_send_answers_round_after_round(server, tmp_path, mechanism):
+    campaign = make_question(mechanism, epsilon=4.0, pairs_per_user=2)
+    token = server.create(campaign)["device_token"]
+    pairs = tmp_path / "pairs.csv"
+    rows = (
+        f"u{i},{campaign.keys[i % 7]},{i % 60}\nu{i},{campaign.keys[7 + i % 3]},{i % 50}\n"
+        for i in range(3000)
+    )
+    pairs.write_text("user,key,value\n" + "".join(rows))
+    answered, closed = 0, 0
+    for _ in range(8):
+        view = json.loads(server.ask("GET", f"/v1/campaigns/{campaign.id}")[1])
+        if view["device_config"] is None:
+            break
+        sent = CliRunner().invoke(
+            keyveil,
+            ["send", f"{server.url}/v1/campaigns/{campaign.id}", str(pairs)],
+            env={"KEYVEIL_TOKEN": token},
+        )
+        assert sent.exit_code == 0, sent.output
+        assert "0 refused, 0 left" in sent.output
+        answered += int(sent.output.split(" reports accepted")[0].split()[-1])
+        path = f"/v1/campaigns/{campaign.id}/rounds/{view['round']}/close"
+        assert server.ask("POST", path, token=server.admin)[0] == 200
+        closed += 1
+    release = json.loads(server.ask("GET", f"/v1/campaigns/{campaign.id}/release", token=server.admin)[1])
+    # Everybody answers every round of PrivKVM, and one of `auto`.
+    assert answered == {"privkvm": 3000 * closed, "auto": 3000}[mechanism]
+    assert closed > 1
+    assert release["rows"][0]["frequency_low"] <= release["rows"][0]["frequency_high"]

@@ -211,3 +211,21 @@ def test_the_extremal_split_and_the_joint_likelihood_each_bring_distributions_ne
         found = [measure(truth, o.published, 20, o.distribution).wasserstein for o in outcomes]
         distances.append(np.mean(found))
     assert distances == sorted(distances, reverse=True)
+
+
+@pytest.mark.parametrize("smooth", [True, False])
+@pytest.mark.parametrize("name", ["ue-sw", "privkvm-star"])
+def test_the_compiled_maximisation_is_the_vectorised_one(name, smooth, monkeypatch):
+    from keyveil.estimate import distribution
+
+    pytest.importorskip("numba")
+    channel, rng = build(name, 2, n_keys=3).channel, np.random.default_rng(5)
+    heard = rng.dirichlet(np.ones(channel.window.n_out), size=30)
+    outputs, fake = np.round(3000 * heard), rng.random(30) * 0.9
+    outputs[7] = 0
+    found = []
+    for compiled in (True, False):
+        monkeypatch.setattr(distribution, "is_compiled_alike", lambda _, compiled=compiled: compiled)
+        found.append(expectation_maximisation(channel, outputs, fake, smooth=smooth))
+    assert np.isnan(found[0][7]).all()
+    assert np.allclose(*found, rtol=0, atol=1e-9, equal_nan=True)

@@ -1,58 +1,71 @@
-"""One report for each user in a file of pairs, by the device's own code, in as many processes as help.
+"""One report for each user in a file of pairs, with the secure bulk stream.
+
+Where a round asks one group of the users, a user's place follows from the campaign and the user's number
+in the file, so it is the same in every round.
 
 Users are taken in a random order, so that a report's place in the output tells nobody whose it is.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import os
+import hashlib
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
+from keyveil.batch import Records, SecureStream, perturb_many
 from keyveil.campaign import Campaign
-from keyveil.client.noise import noised
+from keyveil.client import Asked
 from keyveil.errors import CampaignError
-from keyveil.mechanisms import Mechanism
 from keyveil.report import HEADER_BYTES
 from keyveil.simulate.pairs import read_pairs
-from keyveil.simulate.population import Floats, Ints, Population
+from keyveil.simulate.population import Population
 
-# Users a task: a few tenths of a second of work at thousands of keys.
-_TASK = 256
-# Fewer random words than this are drawn before a second process has started.
-_WORTH_A_PROCESS = 5_000_000
+# Reports made at once.
+_BLOCK_BYTES = 1 << 24
 
 
 class Crowd:
     """The users of a file, as a campaign asks about them."""
 
-    def __init__(self, campaign: Campaign, path: Path) -> None:
-        if campaign.has_several_rounds:
+    def __init__(self, campaign: Campaign, path: Path, asked: Asked | None = None) -> None:
+        if campaign.has_several_rounds and asked is None:
             raise CampaignError(
                 f'"{campaign.mechanism}" has several rounds, and each follows from the tally before it; '
-                "a file of reports holds one round, so choose a mechanism of one round or use a collector"
+                "let a collector open them and use `keyveil send`, or choose a mechanism of one round"
             )
         self.campaign = campaign
+        self._round = 1 if asked is None else asked.number
         low, high = campaign.domain.value_range
         held = read_pairs(path, value_range=(low, high), clamp=True)
         codes = [campaign.domain.code_of(name) for name in held.names]
-        asked = np.array([-1 if code is None else code for code in codes])[held.codes]
+        meant = np.array([-1 if code is None else code for code in codes])[held.codes]
         users = np.repeat(np.arange(held.n_users), held.sizes)
-        known = asked >= 0
+        known = meant >= 0
         self.n_unknown = int((~known).sum())
         self.n_repeated = held.repeated_rows
         self._people = Population.from_pairs(
             users[known],
-            asked[known],
+            meant[known],
             held.values[known],
             n_users=held.n_users,
             names=campaign.domain.names,
         )
-        self._mechanism = campaign.build()
+        self._mechanism = campaign.build() if asked is None else asked.mechanism
+        if asked is not None:
+            self._people = self._asked_of(asked)
+
+    def _asked_of(self, asked: Asked) -> Population:
+        """Those of the round's group, with the keys it asks about."""
+        head = self.campaign.id.encode()
+        hashes = (hashlib.sha256(head + user.to_bytes(8, "big")).digest() for user in range(self.n_users))
+        drawn = np.frombuffer(b"".join(digest[:8] for digest in hashes), dtype=">u8")
+        low, high = (int(end * 2**64) for end in asked.group)
+        # All ones below 2**64 are places; a group that ends at 1 has them all.
+        people = self._people.take(np.flatnonzero((drawn >= low) & (drawn <= high - 1)))
+        return people if asked.keys is None else people.restrict(np.array(asked.keys))
 
     @property
     def n_users(self) -> int:
@@ -64,35 +77,16 @@ class Crowd:
         """The bytes of one report."""
         return HEADER_BYTES + self._mechanism.layout.n_bytes
 
-    def blocks(self, processes: int | None = None) -> Iterator[bytes]:
-        """The reports, some hundred at a time, joined."""
-        if processes is None:
-            work = self.n_users * self._mechanism.n_words
-            processes = 1 if work < _WORTH_A_PROCESS else _cores()
-        if processes == 1:
-            yield from map(_block, self._tasks())
-            return
-        # A fresh interpreter shares no lock with this one's threads.
-        with multiprocessing.get_context("spawn").Pool(processes) as pool:
-            yield from pool.imap_unordered(_block, self._tasks())
-
-    def _tasks(self) -> Iterator[_Task]:
+    def blocks(self) -> Iterator[bytes]:
+        """The reports, some megabytes at a time, joined."""
         # A random order by sorting random words of the operating system.
         words = np.frombuffer(secrets.token_bytes(8 * self.n_users), dtype=np.uint64)
-        order = np.argsort(words).astype(np.int64)
-        for start in range(0, order.size, _TASK):
-            some = self._people.take(order[start : start + _TASK])
-            yield self.campaign.tag, self._mechanism, some.offsets, some.codes, some.values
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-_Task = tuple[bytes, Mechanism, Ints, Ints, Floats]
-
-
-def _block(task: _Task) -> bytes:
-    tag, mechanism, offsets, codes, values = task
-    people = Population(names=(), offsets=offsets, codes=codes, values=values)
-    return b"".join(noised(tag, mechanism, record) for record in people.records())
+        order, stream = np.argsort(words).astype(np.int64), SecureStream()
+        size = max(1, _BLOCK_BYTES // self.length)
+        for start in range(0, order.size, size):
+            some = self._people.take(order[start : start + size])
+            records = Records(offsets=some.offsets, codes=some.codes, values=some.values)
+            reports = perturb_many(
+                self._mechanism, records, tag=self.campaign.tag, round=self._round, stream=stream
+            )
+            yield reports.tobytes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,20 +30,27 @@ _FORMS = (".csv", ".json", ".parquet", ".arrow")
     help="The file to write: .csv (with its metadata beside it), .json, .parquet or .arrow.",
 )
 @click.option("--post", default="none", show_default=True, help="none, clip or published.")
-def estimate(campaign: Path, sources: tuple[Path, ...], out: Path, post: str) -> None:
-    """Estimate CAMPAIGN from tallies (.json) and files of reports, with 95 % intervals."""
+@click.option("--strict", is_flag=True, help="Stop at the first report that is refused.")
+def estimate(campaign: Path, sources: tuple[Path, ...], out: Path, post: str, strict: bool) -> None:
+    """Estimate CAMPAIGN from tallies (.json) and files of reports, with 95 % intervals.
+
+    Reports that do not answer are counted by reason and left out; then the exit status is 1.
+    """
     from keyveil.campaign import Campaign
-    from keyveil.cli.counting import read_tally, tally_files
+    from keyveil.cli.counting import count_files, read_tally
 
     if out.suffix not in _FORMS:
         raise TallyError(f"expected a release to end with one of {', '.join(_FORMS)}, got {out.name}")
     asked = Campaign.load(campaign)
-    total = tally_files(asked, [path for path in sources if path.suffix != ".json"])
+    counted = count_files(asked, [path for path in sources if path.suffix != ".json"], strict=strict)
+    total = counted.tally
     for path in sources:
         if path.suffix == ".json":
             total += read_tally(path)
     _write(asked.estimate(total, post=post), out)
     click.echo(f"wrote the release of {total.n_reports} reports to {out}", err=True)
+    if not counted.is_whole:
+        sys.exit(1)
 
 
 def _write(release: Release, out: Path) -> None:

@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 @click.option(
     "-o", "--out", required=True, type=click.Path(path_type=Path), help="The Parquet file to write."
 )
-@click.option("--processes", type=click.IntRange(min=1), help="How many to use; by default as many as help.")
-def perturb(campaign: Path, pairs: Path, out: Path, processes: int | None) -> None:
+def perturb(campaign: Path, pairs: Path, out: Path) -> None:
     """Noise every user in PAIRS (Parquet or CSV: user, key, value) by CAMPAIGN: one report a user.
 
-    The noise is the operating system's and cannot be repeated; reports come in a random order.
+    The noise is keyed by the operating system and cannot be repeated; reports come in a random order.
     """
     from keyveil.campaign import Campaign
     from keyveil.cli.console import progress
@@ -38,7 +37,7 @@ def perturb(campaign: Path, pairs: Path, out: Path, processes: int | None) -> No
                 advance(len(block) // crowd.length)
                 yield block
 
-        count = write_reports(out, crowd.campaign, watched(crowd.blocks(processes)), crowd.length)
+        count = write_reports(out, crowd.campaign, watched(crowd.blocks()), crowd.length)
     click.echo(f"wrote {count} reports of {crowd.length} bytes to {out}", err=True)
 
 

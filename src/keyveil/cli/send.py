@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 import click
 
 from keyveil.cli.settings import token_option
-from keyveil.errors import LedgerError
+from keyveil.errors import CampaignError, LedgerError
 
 if TYPE_CHECKING:
     from keyveil.campaign import Campaign
-    from keyveil.client import Reporter, Traffic
+    from keyveil.client import Asked, Reporter, Traffic
 
 # Reports a transaction, while the spool is filled.
 _GROUP = 2000
@@ -30,7 +30,9 @@ _GROUP = 2000
 @click.command()
 @click.argument("url")
 @click.argument("pairs", type=click.Path(path_type=Path))
-@click.option("--spool", type=click.Path(path_type=Path), help="Where reports wait; PAIRS.spool if left out.")
+@click.option(
+    "--spool", type=click.Path(path_type=Path), help="Where reports wait; PAIRS.ROUND.spool if left out."
+)
 @click.option(
     "--patience",
     type=click.FloatRange(min=0),
@@ -42,17 +44,20 @@ _GROUP = 2000
 def send(url: str, pairs: Path, spool: Path | None, patience: float, token: str | None) -> None:
     """Noise every user in PAIRS and upload to URL (https://HOST/v1/campaigns/ID), with retries.
 
-    PAIRS may also be a file of reports, made by `keyveil perturb`. Exit status 1 if reports are left.
+    Answers the round that is open; run it again for the next one. PAIRS may also be a file of reports,
+    made by `keyveil perturb`. Exit status 1 if reports are left.
     """
-    from keyveil.client import Limits, Reporter, fetch_campaign
+    from keyveil.client import Limits, Reporter, fetch_round
     from keyveil.client.transport import split_address
 
-    campaign = fetch_campaign(url)
-    spool = spool or pairs.with_name(f"{pairs.name}.spool")
+    campaign, asked = fetch_round(url)
+    if asked is None:
+        raise CampaignError("no round of this campaign is open")
+    spool = spool or pairs.with_name(f"{pairs.name}.{asked.number}.spool")
     if spool.exists():
         click.echo(f"going on with {spool}", err=True)
     else:
-        _fill(spool, campaign, pairs)
+        _fill(spool, campaign, asked, pairs)
     device = Reporter(
         campaign,
         ledger=spool,
@@ -71,7 +76,7 @@ def send(url: str, pairs: Path, spool: Path | None, patience: float, token: str 
     spool.unlink()
 
 
-def _fill(spool: Path, campaign: Campaign, pairs: Path) -> None:
+def _fill(spool: Path, campaign: Campaign, asked: Asked, pairs: Path) -> None:
     """A spool with a report for every user, complete before it has its name."""
     from keyveil.cli.files import written
     from keyveil.client.ledger import Ledger
@@ -79,13 +84,13 @@ def _fill(spool: Path, campaign: Campaign, pairs: Path) -> None:
 
     endless = Limits(reports=sys.maxsize, bytes=sys.maxsize)
     with written(spool) as draft:
-        ledger, reports = Ledger(draft), _reports(campaign, pairs)
+        ledger, reports = Ledger(draft), _reports(campaign, asked, pairs)
         while group := list(islice(reports, _GROUP)):
             with ledger.transaction() as account:
                 Queue(account, campaign.id, endless).put(*group)
 
 
-def _reports(campaign: Campaign, pairs: Path) -> Iterator[bytes]:
+def _reports(campaign: Campaign, asked: Asked, pairs: Path) -> Iterator[bytes]:
     """The reports in a file, or one for every user in it."""
     from keyveil.cli.console import progress
     from keyveil.cli.crowd import Crowd
@@ -95,7 +100,7 @@ def _reports(campaign: Campaign, pairs: Path) -> Iterator[bytes]:
     if holds_reports(pairs):
         yield from Reports(campaign, [pairs])
         return
-    crowd = Crowd(campaign, pairs)
+    crowd = Crowd(campaign, pairs, asked)
     say_what_was_settled(crowd)
     with progress("noising", crowd.n_users) as advance:
         for block in crowd.blocks():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 
 import click
@@ -12,14 +14,46 @@ import click
 @click.argument("reports", type=click.Path(path_type=Path), nargs=-1, required=True)
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The JSON file to write.")
 @click.option(
-    "--engine", type=click.Choice(["local"]), default="local", show_default=True, help="Where to count."
+    "--engine",
+    type=click.Choice(["local", "spark"]),
+    default="local",
+    show_default=True,
+    help="Where to count: on this machine, or by Spark (Parquet only; any path that Spark reads).",
 )
-def tally(campaign: Path, reports: tuple[Path, ...], out: Path, engine: str) -> None:
-    """Count the REPORTS (Parquet or framed) to CAMPAIGN. A report that comes twice counts once."""
+@click.option("--processes", type=click.IntRange(min=1), help="How many to use; by default as many as help.")
+@click.option("--master", help="Spark's master; by default what spark-submit says, else local[*].")
+@click.option("--strict", is_flag=True, help="Stop at the first report that is refused.")
+def tally(
+    campaign: Path,
+    reports: tuple[Path, ...],
+    out: Path,
+    engine: str,
+    processes: int | None,
+    master: str | None,
+    strict: bool,
+) -> None:
+    """Count the REPORTS (Parquet or framed) to CAMPAIGN. A report that comes twice counts once.
+
+    Reports that do not answer are counted by reason and left out; then the exit status is 1. Parts that
+    are done are kept in OUT.parts until all are, so that a run that was cut off goes on.
+    """
     from keyveil.campaign import Campaign
-    from keyveil.cli.counting import tally_files
+    from keyveil.cli.counting import count_files, say_what_was_refused
     from keyveil.cli.files import write_text
 
-    counted = tally_files(Campaign.load(campaign), reports)
-    write_text(out, counted.to_json() + "\n")
-    click.echo(f"wrote the tally of {counted.n_reports} reports to {out}", err=True)
+    asked, folder = Campaign.load(campaign), out.with_name(f"{out.name}.parts")
+    if engine == "spark":
+        from keyveil.batch import Question
+        from keyveil.batch.spark import session, tally_paths
+
+        counted = tally_paths(
+            session(master), Question.of(asked), [str(path) for path in reports], strict=strict
+        )
+        say_what_was_refused(counted)
+    else:
+        counted = count_files(asked, reports, folder=folder, processes=processes, strict=strict)
+    write_text(out, counted.tally.to_json() + "\n")
+    shutil.rmtree(folder, ignore_errors=True)
+    click.echo(f"wrote the tally of {counted.tally.n_reports} reports to {out}", err=True)
+    if not counted.is_whole:
+        sys.exit(1)

@@ -129,14 +129,17 @@ def fetch_campaign(url: str, *, timeout: float = 10.0, exchange: Exchange = exch
 def fetch_round(
     url: str, *, timeout: float = 10.0, exchange: Exchange = exchange
 ) -> tuple[Campaign, Asked | None]:
-    """The campaign at an address, and its open round, if there is one."""
+    """The campaign at an address, and its open round, if there is one.
+
+    The only round of a campaign needs no telling: the device builds it from the campaign itself.
+    """
     _, wanted = split_address(url)
     answer = exchange(url, None, timeout)
     if answer.status != 200:
         raise TransportError(f"expected a campaign from {urlsplit(url).netloc}, got status {answer.status}")
     try:
         view = json.loads(answer.body)
-        said, config = view["campaign"], view.get("device_config")
+        said, config = view["campaign"], view.get("device_config", {})
         campaign = Campaign.from_fields(json.loads(said) if isinstance(said, str) else said)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise CampaignError(f"what {urlsplit(url).netloc} sent is no campaign") from None
@@ -144,7 +147,11 @@ def fetch_round(
         raise CampaignError(
             f"expected campaign {wanted[:12]}, got one whose hash is {campaign.id[:12]}; do not answer it"
         )
-    return campaign, None if config is None else Asked.told(campaign, config)
+    if config is None:
+        return campaign, None
+    if not campaign.has_several_rounds:
+        return campaign, Asked(number=1, mechanism=campaign.build())
+    return campaign, Asked.told(campaign, config)
 
 
 def split_address(url: str) -> tuple[str, str]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from keyveil.batch.partition import Block, Question, judge
+from keyveil.batch.stream import Bytes
 from keyveil.collector.problems import ROUND_CLOSED, Problem
 from keyveil.collector.rounds import Book, Known, report_length
 from keyveil.collector.store.base import Store, Writing
@@ -20,8 +22,6 @@ from keyveil.collector.upload import Part, Upload
 from keyveil.errors import Refusal
 from keyveil.protocols import Round
 from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
-from keyveil.tally import Packed, count, refusals
-from keyveil.tally.packed import Bytes
 
 DUPLICATE = "duplicate"
 _ID = slice(HEADER_BYTES - REPORT_ID_BYTES, HEADER_BYTES)
@@ -116,7 +116,9 @@ def _count(
     joined = fitting[0][1].reports if len(fitting) == 1 else b"".join(part.reports for _, part in fitting)
     rows: Bytes = np.frombuffer(joined, dtype=np.uint8).reshape(-1, length)
     ids = ids_of(rows)
-    refused = refusals(round.mechanism, rows, tag=known.campaign.tag, round=round.number)
+    question = Question.of(known.campaign, round)
+    # Most groups hold nothing but new answers: they are counted while they are judged.
+    delta, refused = judge(question, _block(rows))
     sound = ids if not refused else [name for row, name in enumerate(ids) if row not in refused]
     fresh = tx.claim_ids(known.no, round.number, list(dict.fromkeys(sound)))
     if len(fresh) == len(ids):
@@ -135,19 +137,25 @@ def _count(
         for upload, part in fitting:
             for place in part.places:
                 if row not in taken:
-                    reason = refused.get(row)
-                    known_already = reason is None or ids[row] in counted
-                    upload.mark((place,), DUPLICATE if known_already else refused[row].value)
+                    known_already = row not in refused or ids[row] in counted
+                    upload.mark((place,), DUPLICATE if known_already else refused[row])
                 row += 1
+        delta, _ = judge(question, _block(kept))
     if not len(kept):
         return []
     tx.add_block(known.no, round.number, length, joined)
-    delta = count(round.mechanism, Packed(kept[:, HEADER_BYTES:], is_sound=True), question=round.question)
     before = tx.lock_tally(known.no, round.number)
     if before is not None:
         delta = unpack(before.cells, question=round.question, n_reports=before.n_reports) + delta
     tx.set_tally(known.no, round.number, delta.n_reports, pack(delta))
     return [Grown(known.id, round.number, len(kept), delta.n_reports)]
+
+
+def _block(rows: Bytes) -> Block:
+    """Reports of one length, a row each."""
+    n_rows, length = rows.shape
+    starts = length * np.arange(n_rows, dtype=np.int64)
+    return Block(data=rows.reshape(-1), starts=starts, lengths=np.full(n_rows, length))
 
 
 def ids_of(rows: Bytes) -> list[bytes]:

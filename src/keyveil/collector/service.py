@@ -47,7 +47,7 @@ from keyveil.errors import KeyveilError, ProtocolError, StoreError
 from keyveil.protocols import Round
 from keyveil.release import Release
 from keyveil.report import HEADER_BYTES
-from keyveil.tally import Packed, Tally, count
+from keyveil.tally import Counter, Payloads, Tally, count
 
 # Who acts where no token does: the clock, or the count of reports.
 NOBODY = ""
@@ -482,14 +482,15 @@ class Collector:
         with self.store.read() as tx:
             asked = self.book.round(tx, known, number)
             after = 0
-            total = count(asked.mechanism, [], question=asked.question)
+            counter = Counter(asked.mechanism, question=asked.question)
             while page := tx.blocks(known.no, number, after=after):
                 for block in page:
                     if not block.is_intact:
                         broken.append(block)
                         continue
-                    total += count(asked.mechanism, payloads(block), question=asked.question)
+                    counter.add(payloads(block))
                 after = page[-1].no
+            total = counter.tally()
             try:
                 tally = self.book.tally(tx, known, number)
             except StoreError:
@@ -625,10 +626,11 @@ def read_campaign(fields: Mapping[str, Any]) -> Campaign:
     return campaign
 
 
-def payloads(block: Block) -> Packed:
-    """The answers in a block."""
-    rows = np.frombuffer(block.reports, dtype=np.uint8).reshape(-1, block.length)
-    return Packed(rows[:, HEADER_BYTES:])
+def payloads(block: Block) -> Payloads:
+    """The answers in a block, where they lie."""
+    data = np.frombuffer(block.reports, dtype=np.uint8)
+    starts = np.arange(HEADER_BYTES, data.size, block.length, dtype=np.int64)
+    return Payloads(data=data, starts=starts, n_bytes=block.length - HEADER_BYTES)
 
 
 def _open_number(rows: list[RoundRow]) -> int | None:

@@ -277,7 +277,8 @@ def _mixing(law: Floats, settled: Floats) -> Floats:
     law = np.exp(law - law.max(axis=1, keepdims=True))
     prior = np.full(law.shape[1], 1.0 / law.shape[1])
     for _ in range(ITERATIONS):
-        prior = settled + prior * (law / np.maximum(law @ prior, 1e-300)[:, None]).sum(axis=0)
+        # Two products of a matrix and a vector; no array of keys by grid is made.
+        prior = settled + prior * ((1.0 / np.maximum(law @ prior, 1e-300)) @ law)
         prior /= prior.sum()
     return prior
 
@@ -343,28 +344,43 @@ class _Signs:
         left = seen.signed[:, None] - self.share * centre - slope * (seen.frequency[:, None] - self.share)
         return left, spread.signed - slope * spread.crossed
 
+    def law(self, centre: float, tau: float) -> Floats:
+        """Log-densities of the signed share, keys by grid."""
+        return self._believe(centre, tau)[0]
+
     def believe(self, centre: float, tau: float) -> tuple[Floats, Floats]:
         """Log-densities of the signed share and posterior means of m, keys by grid."""
+        law, middle, spread = self._believe(centre, tau)
+        return law, middle if spread is None else _mean_within_range(middle, spread)
+
+    def _believe(self, centre: float, tau: float) -> tuple[Floats, Floats, Floats | None]:
+        """Log-densities, and the posteriors of m before they are cut to [-1, 1]; None if they are points."""
         if not np.isfinite(self.evidence.moments.signed_noise):
             shape = self.evidence.frequency.size, self.grid.size
-            return np.zeros(shape), np.full(shape, centre)
+            return np.zeros(shape), np.full(shape, centre), None
         left, noise = self._parts(centre)
         total = noise + (self.share * tau) ** 2
         law = _normal(left, total)
         if tau == 0:
-            return law, np.full(law.shape, centre)
+            return law, np.full(law.shape, centre), None
         middle = centre + self.share * tau**2 / total * left
         spread = tau * np.sqrt(noise / total)
-        inside, mean = _within_range(middle, spread)
-        return law + np.log(inside / _within_range(np.full(1, centre), np.full(1, tau))[0]), mean
+        whole = _within_range(np.full(1, centre), np.full(1, tau))
+        return law + np.log(_within_range(middle, spread) / whole), middle, spread
 
 
-def _within_range(middle: Floats, spread: Floats) -> tuple[Floats, Floats]:
-    """How much of a normal distribution lies in [-1, 1], and its mean there."""
+def _within_range(middle: Floats, spread: Floats) -> Floats:
+    """How much of a normal distribution lies in [-1, 1]."""
+    inside: Floats = _reached((1 - middle) / spread) - _reached((-1 - middle) / spread)
+    return np.maximum(inside, 1e-12)
+
+
+def _mean_within_range(middle: Floats, spread: Floats) -> Floats:
+    """The mean of the part of a normal distribution that lies in [-1, 1]."""
     low, high = (-1 - middle) / spread, (1 - middle) / spread
-    inside = np.maximum(_reached(high) - _reached(low), 1e-12)
-    shift = (np.exp(-(low**2) / 2) - np.exp(-(high**2) / 2)) / np.sqrt(2 * np.pi) / inside
-    return inside, np.clip(middle + spread * shift, -1.0, 1.0)
+    shift = (np.exp(-(low**2) / 2) - np.exp(-(high**2) / 2)) / np.sqrt(2 * np.pi)
+    mean: Floats = middle + spread * shift / _within_range(middle, spread)
+    return np.clip(mean, -1.0, 1.0)
 
 
 def _reached(z: Floats) -> Floats:
@@ -382,7 +398,7 @@ def _fit(signs: _Signs, law: Floats, anchor: Anchor) -> tuple[float, float]:
     few, known = signs.only(keys), law[keys]
 
     def likelihood(centre: float, tau: float) -> float:
-        joint = known + few.believe(centre, tau)[0]
+        joint = known + few.law(centre, tau)
         best = joint.max(axis=1, keepdims=True)
         fit = (best[:, 0] + np.log(np.exp(joint - best).sum(axis=1))).sum()
         return float(fit - ((centre - anchor.mean) / anchor.error) ** 2 / 2 - (tau / TYPICAL_SPREAD) ** 2 / 2)

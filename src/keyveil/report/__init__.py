@@ -2,7 +2,14 @@
 
 from keyveil.report.frames import LARGEST_FRAME, MOST_FRAMES, frame, read_frames, to_frames
 from keyveil.report.layout import ABSENT, MINUS, PLUS, Layout, Row, Symbol, Trits, join_trits, spread_bits
-from keyveil.report.wire import CAMPAIGN_BYTES, HEADER_BYTES, REPORT_ID_BYTES, Envelope, public_word
+from keyveil.report.wire import (
+    CAMPAIGN_BYTES,
+    HEADER_BYTES,
+    REPORT_ID_BYTES,
+    Envelope,
+    public_word,
+    public_words,
+)
 
 __all__ = [
     "ABSENT",
@@ -21,6 +28,7 @@ __all__ = [
     "frame",
     "join_trits",
     "public_word",
+    "public_words",
     "read_frames",
     "spread_bits",
     "to_frames",

@@ -112,6 +112,21 @@ def public_word(tag: bytes, round: int, report_id: bytes) -> int:
     return int.from_bytes(hashlib.sha256(_PUBLIC_WORD + header).digest()[:8], "little")
 
 
+def public_words(tag: bytes, round: int, report_ids: bytes) -> list[int]:
+    """`public_word` of report ids that lie one after the other.
+
+    >>> public_words(bytes(16), 1, bytes(32)) == 2 * [public_word(bytes(16), 1, bytes(16))]
+    True
+    """
+    start = hashlib.sha256(_PUBLIC_WORD + _HEADER.pack(VERSION, tag, round, b"")[:-REPORT_ID_BYTES])
+    words = []
+    for at in range(0, len(report_ids), REPORT_ID_BYTES):
+        hashed = start.copy()
+        hashed.update(report_ids[at : at + REPORT_ID_BYTES])
+        words.append(int.from_bytes(hashed.digest()[:8], "little"))
+    return words
+
+
 _FIELDS = {"version": int, "campaign": str, "round": int, "report_id": str, "payload": str}
 
 

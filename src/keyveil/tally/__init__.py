@@ -1,7 +1,7 @@
 """Integers that add, in any order, on any machine."""
 
-from keyveil.tally.count import count, tally_reports
-from keyveil.tally.packed import Packed, refusals
+from keyveil.tally.count import Counter, count, tally_reports
+from keyveil.tally.payloads import Payloads
 from keyveil.tally.tally import Tally
 
-__all__ = ["Packed", "Tally", "count", "refusals", "tally_reports"]
+__all__ = ["Counter", "Payloads", "Tally", "count", "tally_reports"]

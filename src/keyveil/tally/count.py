@@ -1,14 +1,21 @@
-"""From reports to a tally: one vectorised pass per shape of report."""
+"""From answers to a tally: one pass over a buffer per shape of report.
+
+A `Counter` takes answers block by block and marks those that no device sends; what it has counted is a
+tally at any time. Hashed answers are only collected at first: hashing all keys once for all reports of
+a cohort is cheaper than hashing them for each block.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatch
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from keyveil.compiled import is_compiled
 from keyveil.errors import Refusal, ReportRejected
 from keyveil.mechanisms import (
     Apart,
@@ -26,127 +33,232 @@ from keyveil.mechanisms import (
     UeSw,
     Wave,
 )
-from keyveil.report import ABSENT, MINUS, PLUS, Envelope, Layout, Row, Symbol, public_word
+from keyveil.report import ABSENT, MINUS, PLUS, Envelope, Row, Symbol, public_word
+from keyveil.tally.bits import count_bits
 from keyveil.tally.hashing import signed_supports, supports
-from keyveil.tally.packed import Packed, bit_sums, bits_of, non_canonical, numbers_of, symbols_of
+from keyveil.tally.payloads import Ints, Mask, Payloads
 from keyveil.tally.tally import Counts, Tally
 
-# Reports handled at once: keeps the unpacked trits of 6,000 keys within 25 MB.
+# Reports taken from an iterator at once: 6 MB at 6,000 keys.
 _BLOCK = 4096
+# Hashed answers that wait to be counted: 256 MB at most.
+_WAITING = 1 << 24
 
 Cells = dict[str, Counts]
+
+
+class Counted(NamedTuple):
+    """Cells of a tally, and which answers were refused and are not in them."""
+
+    cells: Cells
+    bad: Mask
+
+
+class Counter:
+    r"""The tally of a mechanism's answers, as it grows.
+
+    >>> from keyveil.mechanisms import build
+    >>> counter = Counter(build("pckv-ue", 1, n_keys=3), question="q")
+    >>> counter.add(Payloads.of([b"\x09", b"\x03"], n_bytes=1)).tolist()
+    [False, True]
+    >>> counter.tally().n_reports
+    1
+    """
+
+    def __init__(self, mechanism: Mechanism, *, question: str) -> None:
+        self.mechanism, self.question = mechanism, question
+        self.n_reports = 0
+        self._cells = count_answers(mechanism, Payloads.of([], mechanism.layout.n_bytes)).cells
+        self._told: list[Ints] = []
+        self._n_told = 0
+
+    def add(self, payloads: Payloads) -> Mask:
+        """Count the answers that decode; a mark for each that does not."""
+        if _is_hashed(self.mechanism):
+            layout = self.mechanism.layout
+            assert isinstance(layout, Symbol)
+            symbols, bad = read_symbols(layout, payloads)
+            self._told.append(symbols)
+            self._n_told += symbols.size
+            if self._n_told > _WAITING:
+                self._decode()
+        else:
+            cells, bad = count_answers(self.mechanism, payloads)
+            self._merge(cells)
+        self.n_reports += int(bad.size - np.count_nonzero(bad))
+        return bad
+
+    def tally(self) -> Tally:
+        """What has been counted so far."""
+        self._decode()
+        return Tally.of(question=self.question, n_reports=self.n_reports, **self._cells)
+
+    def _decode(self) -> None:
+        if self._told:
+            self._merge(_cells_of_symbols(self.mechanism, np.concatenate(self._told)))
+            self._told, self._n_told = [], 0
+
+    def _merge(self, cells: Cells) -> None:
+        self._cells = {name: counts + cells[name] for name, counts in self._cells.items()}
 
 
 def tally_reports(
     mechanism: Mechanism, reports: Iterable[bytes], *, tag: bytes, round: int, question: str
 ) -> Tally:
     """The tally of the reports that answer one round of one campaign; refuses the first that does not."""
-    total = count(mechanism, [], question=question)
-    payloads = (_payload(mechanism, report, tag, round, place) for place, report in enumerate(reports))
+    counter = Counter(mechanism, question=question)
+    payloads = (check_report(mechanism, report, tag, round, place) for place, report in enumerate(reports))
     for block in _blocks(payloads):
-        total += count(mechanism, block, question=question)
-    return total
+        _add_all(counter, block)
+    return counter.tally()
 
 
 def count(mechanism: Mechanism, payloads: Sequence[bytes], *, question: str) -> Tally:
-    """The tally of answers in their byte form."""
-    return Tally.of(question=question, n_reports=len(payloads), **count_answers(mechanism, payloads))
+    """The tally of answers in their byte form; refuses the first that does not decode."""
+    counter = Counter(mechanism, question=question)
+    _add_all(counter, payloads)
+    return counter.tally()
+
+
+def _add_all(counter: Counter, block: Sequence[bytes]) -> None:
+    layout = counter.mechanism.layout
+    for payload in block:
+        if len(payload) != layout.n_bytes:
+            layout.decode(payload)
+    packed = Payloads.of(block, layout.n_bytes)
+    bad = counter.add(packed)
+    if bad.any():
+        layout.decode(packed[int(bad.argmax())])
+
+
+# --- one way a shape ---
 
 
 @singledispatch
-def count_answers(mechanism: object, payloads: Sequence[bytes]) -> Cells:
+def count_answers(mechanism: object, payloads: Payloads) -> Counted:
     """The cells of a tally; every shape of report registers its own, and `ticks` says what it must be."""
     raise TypeError(f"no way to count reports of {type(mechanism).__name__}; register count_answers for it")
 
 
 @count_answers.register
-def _(mechanism: SignedUnary, payloads: Sequence[bytes]) -> Cells:
-    # A canonical trit is one bit: 1 is +, 2 is -.
-    bits = bit_sums(_matrix(mechanism.layout, payloads))[: 2 * mechanism.n_keys].reshape(-1, 2)
-    return {"plus": bits[:, 0], "minus": bits[:, 1], "asked": np.full(mechanism.n_keys, len(payloads))}
+def _(mechanism: SignedUnary, payloads: Payloads) -> Counted:
+    counts, bad = count_bits(mechanism.layout, payloads)
+    cells = counts[: 2 * mechanism.n_keys].reshape(-1, 2)
+    return Counted({"plus": cells[:, 0], "minus": cells[:, 1], "asked": _all(mechanism.n_keys, bad)}, bad)
 
 
 @count_answers.register
-def _(mechanism: SignedResponse, payloads: Sequence[bytes]) -> Cells:
-    cells = _histogram(mechanism.layout, payloads)[: 2 * mechanism.n_keys].reshape(-1, 2)
-    return {"plus": cells[:, 0], "minus": cells[:, 1], "asked": np.full(mechanism.n_keys, len(payloads))}
+def _(mechanism: SignedResponse, payloads: Payloads) -> Counted:
+    counts, bad = _histogram(mechanism.layout, payloads)
+    cells = counts[: 2 * mechanism.n_keys].reshape(-1, 2)
+    return Counted({"plus": cells[:, 0], "minus": cells[:, 1], "asked": _all(mechanism.n_keys, bad)}, bad)
 
 
 @count_answers.register
-def _(mechanism: SampledIndex, payloads: Sequence[bytes]) -> Cells:
-    cells = _histogram(mechanism.layout, payloads).reshape(-1, 3)
-    return {"plus": cells[:, PLUS], "minus": cells[:, MINUS], "asked": cells.sum(axis=1)}
+def _(mechanism: SampledIndex, payloads: Payloads) -> Counted:
+    counts, bad = _histogram(mechanism.layout, payloads)
+    cells = counts.reshape(-1, 3)
+    return Counted({"plus": cells[:, PLUS], "minus": cells[:, MINUS], "asked": cells.sum(axis=1)}, bad)
 
 
 @count_answers.register
-def _(mechanism: BroadcastIndex, payloads: Sequence[bytes]) -> Cells:
-    cells = _histogram(mechanism.layout, payloads).reshape(-1, 2, 3).sum(axis=1)
-    return {"plus": cells[:, PLUS], "minus": cells[:, MINUS], "asked": cells.sum(axis=1)}
+def _(mechanism: BroadcastIndex, payloads: Payloads) -> Counted:
+    counts, bad = _histogram(mechanism.layout, payloads)
+    cells = counts.reshape(-1, 2, 3).sum(axis=1)
+    return Counted({"plus": cells[:, PLUS], "minus": cells[:, MINUS], "asked": cells.sum(axis=1)}, bad)
 
 
 @count_answers.register
-def _(mechanism: IndexedBoundary, payloads: Sequence[bytes]) -> Cells:
-    cells = _histogram(mechanism.layout, payloads).reshape(-1, mechanism.bins + 1)
-    return {"bins": cells[:, ABSENT + 1 :], "asked": cells.sum(axis=1)}
+def _(mechanism: IndexedBoundary, payloads: Payloads) -> Counted:
+    counts, bad = _histogram(mechanism.layout, payloads)
+    cells = counts.reshape(-1, mechanism.bins + 1)
+    return Counted({"bins": cells[:, ABSENT + 1 :], "asked": cells.sum(axis=1)}, bad)
 
 
 @count_answers.register
-def _(mechanism: IndexedBoundaryBits, payloads: Sequence[bytes]) -> Cells:
+def _(mechanism: IndexedBoundaryBits, payloads: Payloads) -> Counted:
     d, bins = mechanism.n_keys, mechanism.bins
-    index, symbol = np.divmod(_symbols(mechanism.layout, payloads), (1 << bins) + 1)
+    symbols, bad = read_symbols(mechanism.layout, payloads)
+    index, symbol = np.divmod(symbols, (1 << bins) + 1)
     said = symbol > 0
     keys, shown = index[said], symbol[said] - 1
     bits = [np.bincount(keys[(shown >> place) & 1 == 1], minlength=d) for place in range(bins)]
-    return {
+    cells = {
         "asked": np.bincount(index, minlength=d),
         "held": np.bincount(keys, minlength=d),
         "bits": np.stack(bits, axis=1),
     }
+    return Counted(cells, bad)
 
 
 @count_answers.register
-def _(mechanism: UeSw, payloads: Sequence[bytes]) -> Cells:
+def _(mechanism: UeSw, payloads: Payloads) -> Counted:
     size = mechanism.channel.window.n_out + 1
-    cells = np.zeros(mechanism.n_padded * size, dtype=np.int64)
-    places = size * np.arange(mechanism.n_padded)
-    for start in range(0, len(payloads), _BLOCK):
-        symbols = _rows(mechanism.layout, payloads[start : start + _BLOCK])
-        cells += np.bincount((symbols + places).ravel(), minlength=cells.size)
-    return {"bins": cells.reshape(mechanism.n_padded, size)[:, ABSENT + 1 :]}
+    counts, bad = _count_numbers(mechanism.layout, payloads)
+    return Counted({"bins": counts.reshape(mechanism.n_padded, size)[:, ABSENT + 1 :]}, bad)
 
 
 @count_answers.register
-def _(mechanism: EncodedOracle, payloads: Sequence[bytes]) -> Cells:
+def _(mechanism: EncodedOracle, payloads: Payloads) -> Counted:
     oracle = mechanism.oracle
-    if isinstance(oracle, Response):
-        return {"support": _histogram(oracle.layout, payloads)}
-    if isinstance(oracle, Wave):
-        return {"outputs": _histogram(oracle.layout, payloads)}
+    if isinstance(oracle, Response | Wave):
+        counts, bad = _histogram(oracle.layout, payloads)
+        return Counted({"support" if isinstance(oracle, Response) else "outputs": counts}, bad)
     if isinstance(oracle, Hashed):
-        table = _histogram(oracle.layout, payloads).reshape(oracle.cohorts, oracle.buckets)
-        return {"support": supports(table, oracle.n_symbols)}
-    return {"support": _rows(Row(oracle.n_symbols, 2), payloads).sum(axis=0)}
+        symbols, bad = read_symbols(oracle.layout, payloads)
+        return Counted(_cells_of_symbols(mechanism, symbols), bad)
+    counts, bad = count_bits(Row(oracle.n_symbols, 2), payloads)
+    return Counted({"support": counts[: oracle.n_symbols]}, bad)
 
 
 @count_answers.register
-def _(mechanism: Bucket, payloads: Sequence[bytes]) -> Cells:
-    plus, minus = signed_supports(mechanism, _symbols(mechanism.layout, payloads))
-    return {"plus": plus, "minus": minus, "asked": np.full(mechanism.n_keys, len(payloads))}
+def _(mechanism: Bucket, payloads: Payloads) -> Counted:
+    symbols, bad = read_symbols(mechanism.layout, payloads)
+    return Counted(_cells_of_symbols(mechanism, symbols), bad)
 
 
 @count_answers.register
-def _(mechanism: Apart, payloads: Sequence[bytes]) -> Cells:
+def _(mechanism: Apart, payloads: Payloads) -> Counted:
     d, layout = mechanism.n_keys, mechanism.layout
     if isinstance(layout, Symbol):
-        down, up = _histogram(layout, payloads).reshape(-1, 2).T
+        counts, bad = _histogram(layout, payloads)
+        down, up = counts.reshape(-1, 2).T
     else:
         assert isinstance(layout, Row)
-        rows = _rows(layout, payloads)
-        up, down = (rows[rows[:, -1] == sign, :-1].sum(axis=0) for sign in (1, 0))
-    return {"plus": up[:d], "minus": down[:d], "asked": np.full(d, len(payloads))}
+        byte, bit = divmod(layout.length - 1, 8)
+        is_up = payloads.data[payloads.starts + byte] >> bit & 1 == 1
+        bad = np.zeros(len(payloads), dtype=np.bool_)
+        up, bad[is_up] = count_bits(layout, payloads.only(is_up))
+        down, bad[~is_up] = count_bits(layout, payloads.only(~is_up))
+    return Counted({"plus": up[:d], "minus": down[:d], "asked": _all(d, bad)}, bad)
 
 
-def _payload(mechanism: Mechanism, report: bytes, tag: bytes, round: int, position: int) -> bytes:
+def _is_hashed(mechanism: Mechanism) -> bool:
+    return isinstance(mechanism, Bucket) or (
+        isinstance(mechanism, EncodedOracle) and isinstance(mechanism.oracle, Hashed)
+    )
+
+
+def _cells_of_symbols(mechanism: Mechanism, symbols: Ints) -> Cells:
+    """What answers of (cohort, bucket) say about every key."""
+    if isinstance(mechanism, Bucket):
+        plus, minus = signed_supports(mechanism, symbols)
+        return {"plus": plus, "minus": minus, "asked": np.full(mechanism.n_keys, symbols.size)}
+    assert isinstance(mechanism, EncodedOracle)
+    assert isinstance(mechanism.oracle, Hashed)
+    return {"support": supports(mechanism.oracle, symbols)}
+
+
+def _all(n_keys: int, bad: Mask) -> Ints:
+    """Every good report could speak of every key."""
+    return np.full(n_keys, bad.size - np.count_nonzero(bad))
+
+
+# --- whether a report answers at all ---
+
+
+def check_report(mechanism: Mechanism, report: bytes, tag: bytes, round: int, position: int) -> bytes:
+    """The payload of a report that answers this round; anything else is refused."""
     envelope = Envelope.from_bytes(report)
     if envelope.campaign != tag:
         raise ReportRejected(
@@ -170,32 +282,53 @@ def _blocks(payloads: Iterator[bytes]) -> Iterator[list[bytes]]:
         yield block
 
 
-def _matrix(layout: Layout, payloads: Sequence[bytes]) -> NDArray[np.uint8]:
-    """The payloads as rows of bytes; the first that is no answer is refused."""
-    if isinstance(payloads, Packed) and payloads.rows.shape[1] == layout.n_bytes:
-        packed = payloads.rows
-        if payloads.is_sound:
-            return packed
-    else:
-        for payload in payloads:
-            if len(payload) != layout.n_bytes:
-                layout.decode(payload)
-        packed = np.frombuffer(b"".join(payloads), dtype=np.uint8).reshape(len(payloads), layout.n_bytes)
-    bad = non_canonical(layout, packed)
-    if bad.any():
-        layout.decode(packed[bad.argmax()].tobytes())
-    return packed
+# --- numbers in answers ---
 
 
-def _rows(layout: Row, payloads: Sequence[bytes]) -> NDArray[np.int64]:
-    """The numbers of every report, one row each."""
-    return numbers_of(layout, bits_of(_matrix(layout, payloads)))
+def read_symbols(layout: Symbol, payloads: Payloads) -> tuple[Ints, Mask]:
+    """The number that every good answer is, and which are not good."""
+    packed = payloads.matrix()
+    symbols: Ints = np.zeros(len(payloads), dtype=np.int64)
+    for place in range(layout.n_bytes):
+        symbols |= packed[:, place].astype(np.int64) << (8 * place)
+    bad = (symbols < 0) | (symbols >= layout.size)
+    return (symbols[~bad] if bad.any() else symbols), bad
 
 
-def _symbols(layout: Symbol, payloads: Sequence[bytes]) -> NDArray[np.int64]:
-    """The number that every report is."""
-    return symbols_of(layout, _matrix(layout, payloads))
+def _histogram(layout: Symbol, payloads: Payloads) -> tuple[Counts, Mask]:
+    """How often each symbol is told."""
+    if is_compiled(10 * len(payloads)):
+        from keyveil.tally import loops
+
+        counts, bad = loops.count_symbols(payloads.data, payloads.starts, layout.n_bytes, layout.size)
+        return counts, bad
+    symbols, bad = read_symbols(layout, payloads)
+    return np.bincount(symbols, minlength=layout.size).astype(np.int64), bad
 
 
-def _histogram(layout: Symbol, payloads: Sequence[bytes]) -> Counts:
-    return np.bincount(_symbols(layout, payloads), minlength=layout.size).astype(np.int64)
+def _count_numbers(layout: Row, payloads: Payloads) -> tuple[Counts, Mask]:
+    """How often each number is told at each place, place by place."""
+    if is_compiled(10 * len(payloads) * layout.length):
+        from keyveil.tally import loops
+
+        counts, bad = loops.count_numbers(
+            payloads.data, payloads.starts, layout.n_bytes, layout.length, layout.bits, layout.size
+        )
+        return counts, bad
+    counts = np.zeros(layout.length * layout.size, dtype=np.int64)
+    bad, places = np.zeros(len(payloads), dtype=np.bool_), layout.size * np.arange(layout.length)
+    for start in range(0, len(payloads), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        numbers, bad[part] = _rows(layout, payloads.part(start, start + _BLOCK))
+        counts += np.bincount((numbers[~bad[part]] + places).ravel(), minlength=counts.size)
+    return counts, bad
+
+
+def _rows(layout: Row, payloads: Payloads) -> tuple[Ints, Mask]:
+    """The numbers of every answer, one row each, and which rows no device sends."""
+    bits = np.unpackbits(payloads.matrix(), axis=1, bitorder="little")
+    used = layout.bits * layout.length
+    numbers: NDArray[np.int64] = bits[:, :used].reshape(len(payloads), layout.length, layout.bits) @ (
+        1 << np.arange(layout.bits, dtype=np.int64)
+    )
+    return numbers, np.logical_or(bits[:, used:].any(axis=1), (numbers >= layout.size).any(axis=1))

@@ -2,49 +2,112 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
-from keyveil.mechanisms import Bucket
+from keyveil.compiled import is_compiled, usable_cores
+from keyveil.mechanisms import Bucket, Hashed
 from keyveil.mechanisms.bucket import TIE_WORDS
 from keyveil.tally.tally import Counts
 
 # Hashes evaluated at once: what stays in a core's cache.
 _BLOCK = 1 << 16
+# Steps of numpy a hash.
+_HASH = 15
+# Hashes that take as long as starting a thread is worth: some ten milliseconds.
+_WORTH_A_THREAD = 1 << 24
 
 
-def supports(table: Counts, n_symbols: int) -> Counts:
-    """Supports per symbol, from counts of (cohort, bucket); only cohorts that occur are hashed.
+def supports(oracle: Hashed, answers: Counts) -> Counts:
+    """Supports of every symbol, from answers of (cohort, bucket).
 
-    >>> supports(np.array([[1, 0], [0, 2]]), n_symbols=4).tolist()
-    [2, 2, 2, 2]
+    >>> olh = Hashed.for_epsilon(1, n_symbols=4, cohorts=2)
+    >>> supports(olh, np.array([0, 1, 2, 3])).tolist()
+    [1, 1, 1, 1]
     """
-    cohorts = np.flatnonzero(table.any(axis=1))
-    total = np.zeros(n_symbols, dtype=np.int64)
-    rows = max(1, _BLOCK // n_symbols)
-    for start in range(0, cohorts.size, rows):
-        part = cohorts[start : start + rows]
-        buckets = bucket_of_many(part[:, None], np.arange(n_symbols)[None, :], table.shape[1])
-        total += np.take_along_axis(table[part], buckets, axis=1).sum(axis=0)
+    told = _Told.of(answers, oracle.buckets)
+    if is_compiled(_HASH * told.cohorts.size * oracle.n_symbols):
+        return _in_threads(told, oracle.n_symbols, oracle.buckets, 0)
+    total = np.zeros(oracle.n_symbols, dtype=np.int64)
+    rows = max(1, _BLOCK // max(oracle.n_symbols, oracle.buckets))
+    for cohorts, table in told.tables(rows, oracle.buckets):
+        buckets = bucket_of_many(cohorts[:, None], np.arange(oracle.n_symbols)[None, :], oracle.buckets)
+        total += np.take_along_axis(table, buckets, axis=1).sum(axis=0)
     return total
 
 
 def signed_supports(mechanism: Bucket, answers: Counts) -> tuple[Counts, Counts]:
-    """Supports of every key's two signs, from answers; a table of (cohort, bucket) is made in parts."""
+    """Supports of every key's two signs, from answers of (cohort, bucket)."""
     d, g = mechanism.n_keys, mechanism.buckets
+    told = _Told.of(answers, g)
+    if is_compiled(_HASH * told.cohorts.size * 2 * d):
+        both = _in_threads(told, 2 * d, g, mechanism.tie).reshape(d, 2)
+        return both[:, 0], both[:, 1]
     plus, minus = np.zeros(d, dtype=np.int64), np.zeros(d, dtype=np.int64)
-    cells, times = np.unique(answers, return_counts=True)
-    cohorts, starts = np.unique(cells // g, return_index=True)
-    ends, rows = np.append(starts[1:], cells.size), max(1, _BLOCK // max(d, g))
-    for start in range(0, cohorts.size, rows):
-        part = cohorts[start : start + rows]
-        held = slice(starts[start], ends[start + part.size - 1])
-        table = np.zeros((part.size, g), dtype=np.int64)
-        table[np.searchsorted(part, cells[held] // g), cells[held] % g] = times[held]
-        up, down = signed_buckets(mechanism, part[:, None], np.arange(d)[None, :])
+    for cohorts, table in told.tables(max(1, _BLOCK // max(d, g)), g):
+        up, down = signed_buckets(mechanism, cohorts[:, None], np.arange(d)[None, :])
         plus += np.take_along_axis(table, up, axis=1).sum(axis=0)
         minus += np.take_along_axis(table, down, axis=1).sum(axis=0)
     return plus, minus
+
+
+class _Told(NamedTuple):
+    """Which buckets each cohort's reports told, and how often; only cohorts that occur."""
+
+    cohorts: Counts
+    ends: Counts
+    buckets: Counts
+    times: Counts
+
+    @classmethod
+    def of(cls, answers: Counts, buckets: int) -> _Told:
+        cells, times = np.unique(answers, return_counts=True)
+        cohorts, starts = np.unique(cells // buckets, return_index=True)
+        return cls(cohorts, np.append(starts[1:], cells.size)[: cohorts.size], cells % buckets, times)
+
+    def part(self, first: int, last: int) -> _Told:
+        """From one cohort to before another."""
+        start, end = (int(self.ends[at - 1]) if at else 0 for at in (first, last))
+        held = slice(start, end)
+        ends = self.ends[first:last] - start
+        return _Told(self.cohorts[first:last], ends, self.buckets[held], self.times[held])
+
+    def tables(self, rows: int, buckets: int) -> Iterator[tuple[Counts, Counts]]:
+        """Some cohorts at a time, and how often each told each bucket."""
+        for first in range(0, self.cohorts.size, rows):
+            part = self.part(first, min(first + rows, self.cohorts.size))
+            table = np.zeros((part.cohorts.size, buckets), dtype=np.int64)
+            sizes = np.diff(part.ends, prepend=0)
+            table[np.repeat(np.arange(part.cohorts.size), sizes), part.buckets] = part.times
+            yield part.cohorts, table
+
+
+def _in_threads(told: _Told, n_symbols: int, buckets: int, tie: int) -> Counts:
+    """The compiled sums, on as many cores as this process may use; loops let go of the interpreter."""
+    from keyveil.tally import loops
+
+    def sums(part: _Told) -> Counts:
+        seeds = _mix(part.cohorts.astype(np.uint64) + np.uint64(1))
+        held = seeds, part.ends, part.buckets, part.times
+        if tie:
+            tied: Counts = loops.sum_tied_supports(*held, n_symbols // 2, buckets, tie, TIE_WORDS)
+            return tied
+        free: Counts = loops.sum_supports(*held, n_symbols, buckets)
+        return free
+
+    work = told.cohorts.size * n_symbols
+    threads = min(usable_cores(), max(1, work // _WORTH_A_THREAD))
+    if threads == 1:
+        return sums(told)
+    cuts = [told.cohorts.size * at // threads for at in range(threads + 1)]
+    with ThreadPoolExecutor(threads) as pool:
+        parts = pool.map(lambda ends: sums(told.part(*ends)), pairwise(cuts))
+        return sum(parts, start=np.zeros(n_symbols, dtype=np.int64))
 
 
 def signed_buckets(mechanism: Bucket, cohorts: Counts, codes: Counts) -> tuple[Counts, Counts]:

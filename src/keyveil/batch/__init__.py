@@ -1,0 +1,22 @@
+"""Many records, many reports: noise in bulk, and tallies of whole partitions on one machine or many.
+
+`perturb_many` noises arrays of records, `tally_partition` counts a partition of reports; `engine` does
+that for files on this machine, `spark` for frames on many.
+"""
+
+from keyveil.batch.partition import Block, Partition, Question, tally_partition
+from keyveil.batch.perturb import perturb_many
+from keyveil.batch.records import Records
+from keyveil.batch.stream import InsecureSeededStream, SecureStream, Stream
+
+__all__ = [
+    "Block",
+    "InsecureSeededStream",
+    "Partition",
+    "Question",
+    "Records",
+    "SecureStream",
+    "Stream",
+    "perturb_many",
+    "tally_partition",
+]

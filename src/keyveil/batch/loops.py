@@ -1,0 +1,209 @@
+"""Compiled loops of noise; imported by `noise` where numba is installed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+Array = Any
+
+
+@njit(cache=True, nogil=True)
+def draw_trits(out: Array, octets: Array, tails: Array, first: int, low: Any, high: Any, last: Any) -> Any:
+    """Trits of rows from `first` on: 1 below `low`, 2 below `high`, else 0; how many rows are done.
+
+    Trit 4 j + p of a row has byte octets[row, p, j] for its highest bits, and takes the other 56 from
+    `tails`, in order, where they decide. Stops before a row for which the tails may not suffice.
+    """
+    n_bytes = out.shape[1]
+    flags = np.zeros((n_bytes + 7) // 8, dtype=np.uint64)
+    marks = flags.view(np.uint8)
+    used = 0
+    for row in range(first, out.shape[0]):
+        _compare_trits(octets[row], out[row], np.uint8(low >> np.uint64(56)), np.uint8(high >> np.uint64(56)))
+        ties = _mark_trits(
+            octets[row], marks, np.uint8(low >> np.uint64(56)), np.uint8(high >> np.uint64(56))
+        )
+        if used + ties > tails.size:
+            return row
+        for group in range(flags.size):
+            if flags[group] == 0:
+                continue
+            for byte in range(8 * group, min(8 * group + 8, n_bytes)):
+                for place in range(4):
+                    if marks[byte] >> place & 1:
+                        word = _joined(octets[row, place, byte], tails[used])
+                        used += 1
+                        trit = 1 if word < low else 2 if word < high else 0
+                        out[row, byte] = out[row, byte] & ~(3 << 2 * place) | trit << 2 * place
+        out[row, n_bytes - 1] &= last
+    return out.shape[0]
+
+
+@njit(cache=True, nogil=True)
+def _compare_trits(octets: Array, out: Array, low: Any, high: Any) -> None:
+    a, b, c, d = octets[0], octets[1], octets[2], octets[3]
+    for byte in range(out.size):
+        out[byte] = (
+            (2 * np.uint8(a[byte] < high) - np.uint8(a[byte] < low))
+            | (2 * np.uint8(b[byte] < high) - np.uint8(b[byte] < low)) << 2
+            | (2 * np.uint8(c[byte] < high) - np.uint8(c[byte] < low)) << 4
+            | (2 * np.uint8(d[byte] < high) - np.uint8(d[byte] < low)) << 6
+        )
+
+
+@njit(cache=True, nogil=True)
+def _mark_trits(octets: Array, marks: Array, low: Any, high: Any) -> int:
+    """Bit p of a mark where byte p is the highest byte of a threshold; how many there are."""
+    a, b, c, d = octets[0], octets[1], octets[2], octets[3]
+    for byte in range(octets.shape[1]):
+        marks[byte] = (
+            np.uint8((a[byte] == low) | (a[byte] == high))
+            | np.uint8((b[byte] == low) | (b[byte] == high)) << 1
+            | np.uint8((c[byte] == low) | (c[byte] == high)) << 2
+            | np.uint8((d[byte] == low) | (d[byte] == high)) << 3
+        )
+    total = 0
+    for byte in range(octets.shape[1]):
+        mark = marks[byte]
+        total += np.int64(mark & 1) + np.int64(mark >> 1 & 1) + np.int64(mark >> 2 & 1) + np.int64(mark >> 3)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def draw_bits(out: Array, octets: Array, tails: Array, first: int, threshold: Any, last: Any) -> Any:
+    """Bits of rows from `first` on, set below the threshold; bit 8 j + p has byte octets[row, p, j]."""
+    n_bytes = out.shape[1]
+    flags = np.zeros((n_bytes + 7) // 8, dtype=np.uint64)
+    marks = flags.view(np.uint8)
+    top = np.uint8(threshold >> np.uint64(56))
+    used = 0
+    for row in range(first, out.shape[0]):
+        ties = _compare_bits(octets[row], out[row], marks, top)
+        if used + ties > tails.size:
+            return row
+        for group in range(flags.size):
+            if flags[group] == 0:
+                continue
+            for byte in range(8 * group, min(8 * group + 8, n_bytes)):
+                for place in range(8):
+                    if marks[byte] >> place & 1:
+                        word = _joined(octets[row, place, byte], tails[used])
+                        used += 1
+                        if word < threshold:
+                            out[row, byte] |= 1 << place
+        out[row, n_bytes - 1] &= last
+    return out.shape[0]
+
+
+@njit(cache=True, nogil=True)
+def _compare_bits(octets: Array, out: Array, marks: Array, top: Any) -> int:
+    """Bits of a row as far as the highest byte decides them, marks where it does not; how many."""
+    ties = 0
+    for byte in range(out.size):
+        out[byte] = marks[byte] = 0
+    for place in range(8):
+        plane = octets[place]
+        for byte in range(out.size):
+            out[byte] |= np.uint8(plane[byte] < top) << place
+        for byte in range(out.size):
+            marks[byte] |= np.uint8(plane[byte] == top) << place
+        for byte in range(out.size):
+            ties += np.int64(plane[byte] == top)
+    return ties
+
+
+@njit(cache=True, nogil=True)
+def draw_numbers(
+    out: Array,
+    digits: Array,
+    tails: Array,
+    first: int,
+    table: Array,
+    tie: int,
+    step: Any,
+    count: int,
+    bits: int,
+) -> Any:
+    """Numbers of rows from `first` on: 1 + word // step below `count`, else 0, packed in `bits` bits each.
+
+    `digits` are the 16 highest bits of each word and `table` says what they decide, `tie` where they do
+    not; then the other 48 come from `tails`.
+    """
+    used = 0
+    for row in range(first, out.shape[0]):
+        ties = 0
+        for place in range(digits.shape[1]):
+            ties += table[digits[row, place]] == tie
+        if used + ties > tails.size:
+            return row
+        held, left, byte = np.uint64(0), 0, 0
+        for place in range(digits.shape[1]):
+            number = np.int64(table[digits[row, place]])
+            if number == tie:
+                word = np.uint64(digits[row, place]) << np.uint64(48) | tails[used] >> np.uint64(16)
+                used += 1
+                cell = np.int64(word // step)
+                number = 1 + cell if cell < count else 0
+            held |= np.uint64(number) << np.uint64(left)
+            left += bits
+            while left >= 8:
+                out[row, byte] = np.uint8(held & np.uint64(0xFF))
+                held >>= np.uint64(8)
+                byte, left = byte + 1, left - 8
+        if left > 0:
+            out[row, byte] = np.uint8(held)
+    return out.shape[0]
+
+
+@njit(cache=True, nogil=True)
+def _joined(octet: Any, tail: Any) -> Any:
+    """A word from its highest byte and the highest 56 bits of another."""
+    return np.uint64(octet) << np.uint64(56) | tail >> np.uint64(8)
+
+
+# --- one signed key ---
+
+
+@njit(cache=True, nogil=True)
+def upper_half(a: Any, b: Any) -> Any:
+    """The upper half of a product of two words, as `wide.high`."""
+    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
+    a0, a1, b0, b1 = a & low, a >> half, b & low, b >> half
+    middle = a1 * b0 + (a0 * b0 >> half)
+    other = a0 * b1 + (middle & low)
+    return a1 * b1 + (middle >> half) + (other >> half)
+
+
+@njit(cache=True, nogil=True)
+def respond_signed(
+    offsets: Array,
+    codes: Array,
+    values: Array,
+    words: Array,
+    n_keys: int,
+    l: int,
+    keep: Any,
+    told: Any,
+    fake: Any,
+) -> Any:
+    """The symbols of `SignedResponse.perturb`, a record and a row of words each."""
+    symbols = np.empty(words.shape[0], dtype=np.int64)
+    for user in range(words.shape[0]):
+        start = offsets[user]
+        size = offsets[user + 1] - start
+        slot = np.int64(upper_half(words[user, 0], np.uint64(max(size, l))))
+        key, value = n_keys + np.int64(upper_half(words[user, 1], np.uint64(l))), 0.0
+        if slot < size:
+            key, value = codes[start + slot], values[start + slot]
+        level = (value + 1.0) * 9223372036854775808.0
+        plus = level >= 18446744073709551616.0 or words[user, 2] < np.uint64(level)
+        word = words[user, 3]
+        if word < told:
+            symbols[user] = 2 * key + np.int64((word < keep) != plus)
+        else:
+            lie = np.int64((word - told) // fake)
+            symbols[user] = lie + 2 * np.int64(lie >= 2 * key)
+    return symbols

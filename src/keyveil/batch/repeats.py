@@ -1,0 +1,98 @@
+"""Ids that came twice: a report counts once, whichever partition its copies are in.
+
+Partitions are counted first, as if no id came twice; that is the usual case, and finding out costs one
+sort of the ids. Where some did, the extra copies are counted too and taken off: tallies are sums, so
+that is exact. Of reports that share an id the one with the smallest SHA-256 counts, so the result is the
+same for every order and every cut.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from keyveil.batch.partition import Block, Question, accepted
+from keyveil.batch.stream import Bytes
+from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
+from keyveil.tally import Tally
+from keyveil.tally.count import Counter
+from keyveil.tally.payloads import Payloads
+
+# Ids sorted at once: 64 MB, and as much again while they are.
+_AT_ONCE = 1 << 22
+
+Halves = NDArray[np.uint64]
+
+
+def repeated_ids(parts: Sequence[Bytes]) -> set[bytes]:
+    """The ids that occur more than once in parts of (n, 16) bytes; memory is bounded whatever n is.
+
+    >>> ids = np.zeros((3, 16), dtype=np.uint8)
+    >>> ids[2] = 7
+    >>> repeated_ids([ids]) == {bytes(16)}
+    True
+    """
+    total = sum(len(part) for part in parts)
+    n_ranges = -(-total // _AT_ONCE)
+    found: set[bytes] = set()
+    for number in range(n_ranges):
+        # Ids are random; ranges of their first half share them out evenly.
+        low, high = ((at << 64) // n_ranges for at in (number, number + 1))
+        some = [_between(part, low, high - 1) for part in parts]
+        found |= _repeated(np.concatenate(some))
+    return found
+
+
+def _between(part: Bytes, low: int, high: int) -> Halves:
+    halves = np.ascontiguousarray(part).view(np.uint64).reshape(-1, 2)
+    inside = (halves[:, 0] >= np.uint64(low)) & (halves[:, 0] <= np.uint64(high))
+    return halves if inside.all() else halves[inside]
+
+
+def _repeated(halves: Halves) -> set[bytes]:
+    ordered = np.sort(halves[:, 0])
+    again = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    if not again.size:
+        return set()
+    rows, times = np.unique(halves[np.isin(halves[:, 0], again)], axis=0, return_counts=True)
+    return {row.tobytes() for row in rows[times > 1]}
+
+
+def extra_copies(question: Question, repeated: set[bytes], read: Callable[[], Iterable[Block]]) -> Tally:
+    """The tally of all copies but one of each repeated id; `read` reads all reports, and is called twice."""
+    first: dict[bytes, bytes] = {}
+    for report in _copies(question, repeated, read()):
+        own, digest = _id_of(report), hashlib.sha256(report).digest()
+        first[own] = min(first.get(own, digest), digest)
+    counter, waiting = Counter(question.mechanism, question=question.text), []
+    for report in _copies(question, repeated, read()):
+        if first.get(_id_of(report)) == hashlib.sha256(report).digest():
+            del first[_id_of(report)]
+            continue
+        waiting.append(report[HEADER_BYTES:])
+        if len(waiting) == 4096:
+            counter.add(Payloads.of(waiting, question.mechanism.layout.n_bytes))
+            waiting = []
+    counter.add(Payloads.of(waiting, question.mechanism.layout.n_bytes))
+    return counter.tally()
+
+
+def without(total: Tally, extra: Tally) -> Tally:
+    """A tally less one that is part of it."""
+    cells = {name: counts - extra.cells[name] for name, counts in total.cells.items()}
+    return Tally.of(question=total.question, n_reports=total.n_reports - extra.n_reports, **cells)
+
+
+def _copies(question: Question, repeated: set[bytes], blocks: Iterable[Block]) -> Iterable[bytes]:
+    for block, places in accepted(question, blocks):
+        ids = block.ids(places)
+        for place, own in zip(places, ids, strict=True):
+            if own.tobytes() in repeated:
+                yield block.report(int(place))
+
+
+def _id_of(report: bytes) -> bytes:
+    return report[HEADER_BYTES - REPORT_ID_BYTES : HEADER_BYTES]
