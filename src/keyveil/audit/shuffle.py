@@ -144,10 +144,10 @@ def blanket_delta(mechanism: Bucket, users: int, epsilon: float) -> float:
     gamma = mechanism.buckets * _least(mechanism)
     one_spread = math.sqrt(float(chances @ values**2))
     spread = one_spread * math.sqrt(gamma * users)
-    reach = max(12 * spread, 40 * float(np.abs(values).max()))
-    # Splitting adds step**2 / 4 to a variance at most: under a part in a thousand, while the grid stays small.
-    step = max(0.05 * one_spread, spread / 100_000)
-    # Nothing is lost by a grid that holds the mean and twelve deviations either side of it and of 0.
+    reach = max(9 * spread, 40 * float(np.abs(values).max()))
+    # Splitting adds step**2 / 4 to a variance at most: a part in ten thousand.
+    step = max(0.02 * one_spread, spread / 100_000)
+    # Nothing is lost by a grid that holds the mean and nine deviations either side of it and of 0.
     mean = float(chances @ values) * gamma * users
     size = next_fast_len(int((2 * reach + 2 * abs(mean)) / step) + 1)
     one = np.zeros(size)
