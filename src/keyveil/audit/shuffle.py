@@ -35,6 +35,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.fft import irfft, next_fast_len, rfft
+from scipy.optimize import brentq
 from scipy.stats import binom
 
 from keyveil.errors import BudgetError
@@ -47,8 +48,8 @@ DELTA = 1e-6
 
 # Chance that is given away outside the ranges that are summed; it is added to delta.
 _CUT = 1e-15
-# Bisection ends when epsilon is known to this part of itself; the upper end is returned.
-_PRECISION = 1e-4
+# The search ends when epsilon is known to this part of itself; the upper end is returned.
+_PRECISION = 1e-5
 
 
 class Shuffled(NamedTuple):
@@ -123,7 +124,7 @@ def clones_delta(local: float, users: int, epsilon: float) -> float:
     grown = math.exp(epsilon)
     told, kept = p - grown * (1 - p), grown * p - (1 - p)
     if told <= 0:
-        return 0.0
+        return 2 * _CUT
     # The first law is ahead where a / (c + 1 - a) > kept / told.
     ahead = np.floor((clones + 1) * kept / (kept + told)) + 1
     with_own, without = binom.sf(ahead - 2, clones, 0.5), binom.sf(ahead - 1, clones, 0.5)
@@ -135,7 +136,9 @@ def by_blanket(mechanism: Bucket, users: int, delta: float = DELTA) -> float:
     """The smallest epsilon, to four digits, that the blanket of `bucket` gives; for one pair a user."""
     local = epsilon_above(mechanism.loss)
     _check(local, users, delta)
-    return _smallest(lambda epsilon: blanket_delta(mechanism, users, epsilon), local, delta)
+    # The clones hold for every mechanism, so there is no need to look above them.
+    at_most = by_clones(local, users, delta)
+    return _smallest(lambda epsilon: blanket_delta(mechanism, users, epsilon), at_most, delta)
 
 
 def blanket_delta(mechanism: Bucket, users: int, epsilon: float) -> float:
@@ -182,11 +185,16 @@ def advantages(mechanism: Bucket, epsilon: float) -> tuple[Floats, Floats]:
 
 def _smallest(delta_at: Callable[[float], float], local: float, delta: float) -> float:
     """The epsilon below which `delta_at` exceeds delta, from above."""
-    low, high = 0.0, local
-    while high - low > _PRECISION * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if delta_at(middle) <= delta else (middle, high)
-    return high
+
+    def excess(epsilon: float) -> float:
+        return math.log(delta_at(epsilon) / delta)
+
+    low = local * 1e-6
+    if excess(low) <= 0:
+        return low
+    if excess(local) > 0:
+        return local
+    return min(local, (1 + 2 * _PRECISION) * float(brentq(excess, low, local, rtol=_PRECISION)))
 
 
 def _check(local: float, users: int, delta: float) -> None:
