@@ -140,6 +140,17 @@ class Lever:
         means = self._means(frequency, mean, part)
         return Shift(-ends.min(axis=0), ends.max(axis=0), mean - means.min(axis=0), means.max(axis=0) - mean)
 
+    def best(self, frequency: float, mean: float, share: float, *, of: str, up: bool) -> Said:
+        """What hostile reports say to move the frequency or the mean furthest."""
+        part, way = self.focus(share), 1 if up else -1
+        if of == "frequency":
+            return max(self.says, key=lambda said: way * self.of_report(said))
+        alone = (replace(self, says=(said,)) for said in self.says)
+        moved = [each._means(np.array([frequency]), np.array([mean]), part)[:2] for each in alone]
+        # Where nobody is left to have a mean, anything may come out: no aim.
+        far = [way * float(each.min() if up else each.max()) for each in moved]
+        return self.says[int(np.argmax(far))]
+
     def _means(self, frequency: Floats, mean: Floats, part: float) -> Floats:
         """What the mean can become, whatever the hostile part says."""
         if self.signed is None:

@@ -2,5 +2,6 @@
 
 from keyveil.tally.count import count, tally_reports
 from keyveil.tally.tally import Tally
+from keyveil.tally.trace import trace, trace_answers
 
-__all__ = ["Tally", "count", "tally_reports"]
+__all__ = ["Tally", "count", "tally_reports", "trace", "trace_answers"]
