@@ -47,6 +47,19 @@ IMITATED = "imitates the noise in all but its targets: bounded, not detectable i
 ASSIGNED = "if the collector gives out report ids"
 
 
+class Counted(NamedTuple):
+    """Reports, counted once."""
+
+    tally: Tally
+    trace: Tally
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, answers: Answers) -> Counted:
+        """What decoded answers say, and what they show beside it."""
+        tally = count(mechanism, encode_many(mechanism.layout, answers), question=QUESTION)
+        return cls(tally, trace_answers(mechanism, answers, question=QUESTION))
+
+
 class Poisoned(NamedTuple):
     """Estimates of the honest reports and of all, and what the tests say of all."""
 
@@ -57,7 +70,7 @@ class Poisoned(NamedTuple):
 
 def poisoning(
     mechanism: Mechanism,
-    honest: Answers,
+    honest: Counted,
     share: float,
     targets: tuple[int, ...],
     rng: np.random.Generator,
@@ -68,14 +81,14 @@ def poisoning(
     >>> from keyveil.simulate import insecure_generator, synthetic
     >>> from keyveil.simulate.answers import draw_answers
     >>> m, rng = build("pckv-ue", 1, n_keys=20), insecure_generator(1)
-    >>> people = draw_answers(m, synthetic(users=5000, keys=20), rng)
+    >>> people = Counted.of(m, draw_answers(m, synthetic(users=5000, keys=20), rng))
     >>> gain = next(a for a in poisoning(m, people, 0.05, (3,), rng) if a.name == "maximal gain")
     >>> round(gain.success / gain.bound, 3), gain.alarm
     (1.0, True)
     """
     check_targets(mechanism, targets)
-    pull, lies = lever(mechanism), hostile_reports(len(honest), share)
-    real = lies / (len(honest) + lies)
+    pull, lies = lever(mechanism), hostile_reports(honest.tally.n_reports, share)
+    real = lies / (honest.tally.n_reports + lies)
     for name, drawn, note in (
         ("random message", random_message, ""),
         ("random pair", random_pair, UNSEEN),
@@ -112,18 +125,12 @@ def hostile_reports(honest: int, share: float) -> int:
     return max(1, round(honest * share / (1 - share)))
 
 
-def poisoned(mechanism: Mechanism, honest: Answers, hostile: Answers) -> Poisoned:
+def poisoned(mechanism: Mechanism, honest: Counted, hostile: Answers) -> Poisoned:
     """What hostile answers make of honest ones."""
-    before = counted(mechanism, honest)
-    after = before + counted(mechanism, hostile)
-    traces = [trace_answers(mechanism, answers, question=QUESTION) for answers in (honest, hostile)]
-    verdict = examine(mechanism, traces[0] + traces[1], after)
-    return Poisoned(read(mechanism, before), read(mechanism, after), verdict)
-
-
-def counted(mechanism: Mechanism, answers: Answers) -> Tally:
-    """The tally of decoded answers."""
-    return count(mechanism, encode_many(mechanism.layout, answers), question=QUESTION)
+    lies = Counted.of(mechanism, hostile)
+    after = honest.tally + lies.tally
+    verdict = examine(mechanism, honest.trace + lies.trace, after)
+    return Poisoned(read(mechanism, honest.tally), read(mechanism, after), verdict)
 
 
 def read(mechanism: Mechanism, tally: Tally) -> tuple[Floats, Floats]:
@@ -180,11 +187,11 @@ def _gains(mechanism: Mechanism) -> Iterator[tuple[str, bool, bool, str]]:
 
 
 def _mean_attacks(
-    mechanism: Mechanism, honest: Answers, pull: Lever, lies: int, target: int, rng: np.random.Generator
+    mechanism: Mechanism, honest: Counted, pull: Lever, lies: int, target: int, rng: np.random.Generator
 ) -> Iterator[Attempt]:
     """Up and down, by whatever report moves the mean of this key furthest."""
-    real = lies / (len(honest) + lies)
-    frequency, mean = _plausible(read(mechanism, counted(mechanism, honest)))
+    real = lies / (honest.tally.n_reports + lies)
+    frequency, mean = _plausible(read(mechanism, honest.tally))
     shift = pull.shift(frequency, mean, real)
     for name, up, bounds in (("mean up", True, shift.mean_up), ("mean down", False, shift.mean_down)):
         said = pull.best(frequency[target], mean[target], real, of="mean", up=up)

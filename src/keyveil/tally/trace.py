@@ -20,7 +20,7 @@ Which there are is the shape's business. `audit.reports` says what they must loo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import singledispatch
 from typing import Any
 
@@ -52,8 +52,8 @@ Answers = NDArray[Any]
 # Positions are put into this many groups at most, so that pairs of groups stay few.
 GROUPS = 128
 PRINTS = 1 << 16
-# Reports whose positions are handled at once.
-_BLOCK = 1 << 14
+# Positions handled at once.
+_BLOCK = 1 << 20
 
 
 def trace(mechanism: Mechanism, payloads: Sequence[bytes], *, question: str) -> Tally:
@@ -86,14 +86,17 @@ def encode_many(layout: Layout, answers: Answers) -> list[bytes]:
     >>> [each.hex() for each in encode_many(Symbol(300), np.array([258, 1]))]
     ['0201', '0100']
     """
-    if isinstance(layout, Symbol):
-        packed = answers.astype("<u8").view(np.uint8).reshape(len(answers), 8)[:, : layout.n_bytes]
-    else:
-        width = 2 if isinstance(layout, Trits) else layout.bits
-        bits = (answers[:, :, None].astype(np.int64) >> np.arange(width)) & 1
-        packed = np.packbits(bits.reshape(len(answers), -1).astype(np.uint8), axis=1, bitorder="little")
-    whole, step = np.ascontiguousarray(packed).tobytes(), layout.n_bytes
-    return [whole[at : at + step] for at in range(0, len(whole), step)]
+    payloads: list[bytes] = []
+    for part in _blocks(answers):
+        if isinstance(layout, Symbol):
+            packed = part.astype("<u8").view(np.uint8).reshape(len(part), 8)[:, : layout.n_bytes]
+        else:
+            width = 2 if isinstance(layout, Trits) else layout.bits
+            bits = (part[:, :, None] >> np.arange(width).astype(part.dtype)) & 1
+            packed = np.packbits(bits.reshape(len(part), -1).astype(np.uint8), axis=1, bitorder="little")
+        whole, step = np.ascontiguousarray(packed).tobytes(), layout.n_bytes
+        payloads += [whole[at : at + step] for at in range(0, len(whole), step)]
+    return payloads
 
 
 def trace_answers(mechanism: Mechanism, answers: Answers, *, question: str) -> Tally:
@@ -202,9 +205,9 @@ def _products(signs: NDArray[np.int8], size: int) -> Counts:
     groups = group_of(size)
     n_groups = int(groups.max()) + 1
     total = np.zeros((n_groups, n_groups))
-    for start in range(0, len(signs), _BLOCK):
+    for block in _blocks(signs):
         # Single precision holds sums of a block's zeros and ones; sums of groups need more.
-        part: Any = signs[start : start + _BLOCK].astype(np.float64 if n_groups < size else np.float32)
+        part: Any = block.astype(np.float64 if n_groups < size else np.float32)
         if n_groups < size:
             part = np.stack([part[:, g::n_groups].sum(axis=1) for g in range(n_groups)], axis=1)
         total += part.T @ part
@@ -216,11 +219,15 @@ def _prints(answers: Answers) -> Counts:
     size = answers.shape[1]
     drawn = np.random.default_rng(size).integers(0, 1 << 63, size, dtype=np.uint64)
     factors = drawn * np.uint64(2) + np.uint64(1)
-    prints = np.empty(len(answers), dtype=np.int64)
-    for start in range(0, len(answers), _BLOCK):
-        part = answers[start : start + _BLOCK].astype(np.uint64)
-        prints[start : start + _BLOCK] = (part @ factors) >> np.uint64(48)
-    return _histogram(prints, PRINTS)
+    prints = [(part.astype(np.uint64) @ factors) >> np.uint64(48) for part in _blocks(answers)]
+    return _histogram(np.concatenate([np.zeros(0, np.uint64), *prints]).astype(np.int64), PRINTS)
+
+
+def _blocks(answers: Answers) -> Iterator[Answers]:
+    """The answers in parts that fit a processor's cache."""
+    rows = max(1, _BLOCK // answers[:1].size) if len(answers) else 1
+    for start in range(0, len(answers), rows):
+        yield answers[start : start + rows]
 
 
 def _hashes(answers: Answers, cohorts: int, buckets: int) -> Cells:
