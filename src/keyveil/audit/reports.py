@@ -14,7 +14,8 @@ test below compares such a count with its exact law, whatever the population:
     repeats              long reports do not repeat
     index                a drawn index is uniform
     coin, shown          a public coin follows its public mean; boundary bits are Bern(a) + Bin(bins - 1, b)
-    cohort, bucket       a hash follows from the report's id; over all hashes buckets are even
+    cohort, bucket       a hash follows from the report's id; over all hashes buckets are even, and those that
+                         give both signs of a key one bucket are one in g
     dummies              what a dummy says is noise: all signed dummies are alike
     range                frequencies lie in [0, 1], nobody's mean beyond the ends, all pairs within l
 
@@ -60,7 +61,9 @@ from keyveil.mechanisms import (
     SignedUnary,
     UeSw,
 )
+from keyveil.mechanisms.bucket import TIE_WORDS
 from keyveil.tally import Tally
+from keyveil.tally.hashing import signed_buckets
 from keyveil.tally.trace import PRINTS, group_of
 
 Floats = NDArray[np.float64]
@@ -69,6 +72,8 @@ Floats = NDArray[np.float64]
 ALARM = 1e-4
 # Fewer reports than this, or expected counts below the second, and large-sample laws say nothing.
 FEWEST, FEWEST_EXPECTED = 1000, 10.0
+# Hashes that one examination may evaluate: a second.
+MOST_HASHES = 1 << 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +222,7 @@ def _(mechanism: Apart, trace: Tally) -> Iterator[Finding]:
 @traced.register
 def _(mechanism: Bucket, trace: Tally) -> Iterator[Finding]:
     yield from _hashed(trace, float(mechanism.a), mechanism.cohorts, mechanism.buckets)
+    yield from _doubled(mechanism, trace)
 
 
 @traced.register
@@ -371,6 +377,23 @@ def _hashed(trace: Tally, a: float, cohorts: int, buckets: int) -> Iterator[Find
     # Users of one pair share the unevenness of a finite family of hashes, at worst all of them the same.
     spread = 1 + n * (a - 1 / buckets) ** 2 / cohorts * buckets / (buckets - 1)
     yield from _even("bucket", trace.cells["bucket"], "some buckets are told more often than others", spread)
+
+
+def _doubled(mechanism: Bucket, trace: Tally) -> Iterator[Finding]:
+    """Hashes that give both signs of a key one bucket, where a lie counts twice, are used like any other."""
+    counts, d, n = trace.cells["cohort"], mechanism.n_keys, trace.n_reports
+    if mechanism.cohorts * d > MOST_HASHES or mechanism.tie == TIE_WORDS:
+        return
+    expected, seen = np.zeros(d), np.zeros(d)
+    for cohorts in np.array_split(np.arange(mechanism.cohorts), max(1, mechanism.cohorts * d >> 18)):
+        up, down = signed_buckets(mechanism, cohorts[:, None], np.arange(d)[None, :])
+        doubled = up == down
+        expected += doubled.sum(axis=0) * (n / mechanism.cohorts)
+        seen += counts[cohorts] @ doubled
+    if (expected >= FEWEST_EXPECTED).all():
+        z = (seen - expected) / np.sqrt(expected * (1 - expected / n))
+        what = "hashes that make a report on one key count twice are used too often"
+        yield _largest("cohort, doubled", np.maximum(z, 0.0), what, np.arange(d))
 
 
 def _even(name: str, counts: NDArray[np.int64], what: str, spread: float = 1.0) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ COMMANDS = (
     "send",
     "tally",
     "estimate",
+    "attack",
     "reproduce",
 )
 
