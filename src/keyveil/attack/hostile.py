@@ -206,7 +206,7 @@ def _rest(mechanism: Mechanism, orders: Orders, rng: np.random.Generator, shape:
     """Silence about all other keys, or what a user who holds nothing would say of them."""
     n = orders.reports
     if not orders.hidden:
-        return np.zeros((n, *shape), dtype=np.int64)
+        return np.zeros((n, *shape), dtype=np.int64 if isinstance(mechanism, UeSw) else np.uint8)
     nothing = np.zeros(0)
     holds_nothing = Population(
         names=[""] * mechanism.n_keys,

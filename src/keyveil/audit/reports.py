@@ -188,8 +188,8 @@ def _(mechanism: SignedUnary, trace: Tally) -> Iterator[Finding]:
     for name in ("plus", "minus"):
         yield from _counts(name, trace.cells[name], fake, (min(c.flip, c.fake) / c.words, c.keep / c.words))
     yield from _pairs(trace, mechanism.n_keys, b)
-    opposed = trace.cells["opposed"].astype(float)
-    yield from _covariances("signs", opposed, trace.n_reports, mechanism.n_keys, mechanism.n_keys)
+    signed = (2 * trace.cells["alike"] - trace.cells["together"]).astype(float)
+    yield from _covariances("signs", signed, trace.n_reports, mechanism.n_keys, mechanism.n_keys)
     yield from _repeats(trace, mechanism.n_keys * math.log(max(fake, 1 - b)) + math.log(mechanism.loss))
 
 

@@ -125,7 +125,7 @@ def _(mechanism: IndexedBoundaryBits, population: Population, rng: np.random.Gen
     index, held, value = _asked(population, rng)
     place = np.where(held, _boundaries(value, bins, rng), rng.integers(0, bins, n))
     said = rng.random(n) < np.where(held, float(mechanism.a), float(mechanism.b))
-    bits = _bits(mechanism.bits, place, rng) @ (1 << np.arange(bins))
+    bits = _bits(mechanism.bits, place, rng) @ (1 << np.arange(bins, dtype=np.int64))
     return ((1 << bins) + 1) * index + np.where(said, 1 + bits, 0)
 
 
@@ -218,7 +218,7 @@ def _positions(rng: np.random.Generator, n: int, size: int, fake: float, outputs
 
 
 def _bits(oracle: Bits, symbol: Ints, rng: np.random.Generator) -> Answers:
-    bits = (rng.random((symbol.size, oracle.n_symbols), dtype=np.float32) < float(oracle.b)).astype(np.int64)
+    bits = (rng.random((symbol.size, oracle.n_symbols), dtype=np.float32) < float(oracle.b)).astype(np.uint8)
     bits[np.arange(symbol.size), symbol] = rng.random(symbol.size) < float(oracle.a)
     return bits
 

@@ -6,8 +6,7 @@ counts are a trace: a `Tally` of other cells, merged with `+`, in any order, on 
 adds one up batch by batch and keeps no report.
 
     heard, plus, minus   how many reports name 0, 1, 2, ... positions (with +, with -)
-    together, opposed    for two groups of positions, the sum over reports of the product of their counts
-                         (of their counts with + less those with -)
+    together, alike      how often a position of one group is named with one of another (and with its sign)
     named                how often a group was named
     prints               how many reports share a 16-bit fingerprint
     index, coin          how often each key was asked about, and with the coin +
@@ -42,7 +41,7 @@ from keyveil.mechanisms import (
     SignedUnary,
     UeSw,
 )
-from keyveil.report import MINUS, PLUS, Layout, Row, Symbol, Trits
+from keyveil.report import ABSENT, MINUS, PLUS, Layout, Row, Symbol, Trits
 from keyveil.tally.count import Cells, _matrix, _refuse_non_canonical, _rows, _symbols
 from keyveil.tally.tally import Counts, Tally
 
@@ -118,25 +117,27 @@ def trace_cells(mechanism: object, answers: Answers) -> Cells:
 @trace_cells.register
 def _(mechanism: SignedUnary, answers: Answers) -> Cells:
     size = mechanism.n_keys
+    named = _named(answers != ABSENT, size)
+    signed = _products((answers == PLUS).astype(np.int8) - (answers == MINUS), size)
     return {
-        **_named(answers != 0, size),
+        **named,
         "plus": _histogram((answers == PLUS).sum(axis=1), size + 1),
         "minus": _histogram((answers == MINUS).sum(axis=1), size + 1),
-        "opposed": _products((answers == PLUS).astype(np.int8) - (answers == MINUS), size),
+        "alike": (named["together"] + signed) // 2,
         "prints": _prints(answers),
     }
 
 
 @trace_cells.register
 def _(mechanism: UeSw, answers: Answers) -> Cells:
-    return {**_named(answers != 0, mechanism.n_padded), "prints": _prints(answers)}
+    return {**_named(answers != ABSENT, mechanism.n_padded), "prints": _prints(answers)}
 
 
 @trace_cells.register
 def _(mechanism: EncodedOracle, answers: Answers) -> Cells:
     oracle = mechanism.oracle
     if isinstance(oracle, Bits):
-        return {**_named(answers != 0, oracle.n_symbols), "prints": _prints(answers)}
+        return {**_named(answers != ABSENT, oracle.n_symbols), "prints": _prints(answers)}
     if isinstance(oracle, Hashed):
         return _hashes(answers, oracle.cohorts, oracle.buckets)
     return {}
@@ -145,7 +146,7 @@ def _(mechanism: EncodedOracle, answers: Answers) -> Cells:
 @trace_cells.register
 def _(mechanism: Apart, answers: Answers) -> Cells:
     if isinstance(mechanism.oracle, Bits):
-        return {**_named(answers[:, :-1] != 0, mechanism.oracle.n_symbols), "prints": _prints(answers)}
+        return {**_named(answers[:, :-1] != ABSENT, mechanism.oracle.n_symbols), "prints": _prints(answers)}
     return {}
 
 
