@@ -55,7 +55,7 @@ class Release:
         """
         if self.raw is None or self.raw.lever is None:
             return {}
-        moved = self.raw.lever.shift(self.raw.frequency, np.clip(self.raw.mean, -1.0, 1.0), share)
+        moved = self.raw.lever.shift(self.raw.frequency, self.raw.mean, share)
         return {
             "frequency_down": moved.frequency_down,
             "frequency_up": moved.frequency_up,
@@ -165,7 +165,7 @@ def _columns(domain: Domain, raw: Estimates, shaped: Estimates) -> dict[str, Any
         "mean_high": middle + scale * mean_high,
     }
     if raw.lever is not None:
-        moved = raw.lever.shift(raw.frequency, np.clip(raw.mean, -1.0, 1.0), HOSTILE_SHARE)
+        moved = raw.lever.shift(raw.frequency, raw.mean, HOSTILE_SHARE)
         numbers |= {"frequency_hostile": moved.frequency, "mean_hostile": scale * moved.mean}
     if shaped.steps != raw.steps:
         numbers |= {"frequency_raw": raw.frequency, "mean_raw": middle + scale * raw.mean}

@@ -94,7 +94,7 @@ def poisoning(
         ("random pair", random_pair, UNSEEN),
     ):
         moved = poisoned(mechanism, honest, drawn(mechanism, lies, rng))
-        bound = pull.shift(*_plausible(moved.honest), real).frequency
+        bound = pull.shift(*moved.honest, real).frequency
         shift = np.abs(moved.all[0] - moved.honest[0])
         worst = int(np.argmax(shift))
         yield _attempt(name, moved, float(shift[worst]), float(bound[worst]), "frequency", worst, note)
@@ -108,7 +108,7 @@ def poisoning(
             chosen_hash=chosen_hash,
         )
         moved = poisoned(mechanism, honest, say(mechanism, orders, rng))
-        bound = listened.shift(*_plausible(moved.honest), real).frequency_up
+        bound = listened.shift(*moved.honest, real).frequency_up
         for target in targets:
             gain = float((moved.all[0] - moved.honest[0])[target])
             yield _attempt(name, moved, gain, float(bound[target]), "frequency", target, note)
@@ -191,20 +191,21 @@ def _mean_attacks(
 ) -> Iterator[Attempt]:
     """Up and down, by whatever report moves the mean of this key furthest."""
     real = lies / (honest.tally.n_reports + lies)
-    frequency, mean = _plausible(read(mechanism, honest.tally))
+    frequency, mean = read(mechanism, honest.tally)
     shift = pull.shift(frequency, mean, real)
     for name, up, bounds in (("mean up", True, shift.mean_up), ("mean down", False, shift.mean_down)):
-        said = pull.best(frequency[target], mean[target], real, of="mean", up=up)
-        orders = Orders(targets=(target,), said=said, reports=lies)
+        said, part = pull.plan(frequency[target], float(np.nan_to_num(mean[target])), real, up=up)
+        # As many as make this part of the reports that are asked about the key.
+        reports = max(1, round(part / (1 - part) * pull.asked * honest.tally.n_reports))
+        orders = Orders(targets=(target,), said=said, reports=min(reports, lies))
         moved = poisoned(mechanism, honest, say(mechanism, orders, rng))
-        after = _plausible(moved.all)[1][target]
-        gain = (after - mean[target]) * (1 if up else -1)
+        gain = (_published(moved.all[1][target]) - _published(mean[target])) * (1 if up else -1)
         yield _attempt(name, moved, float(gain), float(bounds[target]), "mean", target, "")
 
 
-def _plausible(told: tuple[Floats, Floats]) -> tuple[Floats, Floats]:
-    """Means cut to their range, 0 where there is none."""
-    return told[0], np.clip(np.nan_to_num(told[1]), -1.0, 1.0)
+def _published(mean: float) -> float:
+    """A mean cut to its range, 0 where there is none."""
+    return min(1.0, max(-1.0, float(np.nan_to_num(mean))))
 
 
 def _attempt(

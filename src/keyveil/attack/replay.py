@@ -48,9 +48,8 @@ def replay(
         return
     moved = poisoned(mechanism, honest, np.repeat(answer[None], kept, axis=0))
     real = kept / (honest.tally.n_reports + kept)
-    frequency, mean = moved.honest
-    bound = lever(mechanism).shift(frequency, np.clip(np.nan_to_num(mean), -1, 1), real).frequency
-    shift = np.abs(moved.all[0] - frequency)
+    bound = lever(mechanism).shift(*moved.honest, real).frequency
+    shift = np.abs(moved.all[0] - moved.honest[0])
     worst = int(np.argmax(shift))
     yield Attempt(
         kind="replay",

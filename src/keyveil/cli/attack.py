@@ -142,7 +142,7 @@ def _honest(
         most = min(campaign.pairs_per_user, mechanism.n_keys)
         people = synthetic(users=users, keys=mechanism.n_keys, pairs_per_user=most, seed=seed)
         try:
-            answers = draw_answers(mechanism, people, insecure_generator(seed))
+            answers = draw_answers(mechanism, people, insecure_generator(seed, 2))
         except TypeError:
             raise MechanismError(
                 f"no poisoning is defined for {type(mechanism).__name__}: it speaks of no single key"

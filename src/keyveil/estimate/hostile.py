@@ -131,40 +131,59 @@ class Lever:
     def shift(self, frequency: Floats, mean: Floats, share: float) -> Shift:
         """How far a share of hostile devices moves a key that the others estimate like this.
 
-        Exact for the estimates that the honest devices alone give; noise comes on top. A mean stays
-        within [-1, 1], where it is cut.
+        Exact for the estimates that the honest devices alone give; noise comes on top. Means are given as
+        they are estimated and move within [-1, 1], where they are cut; one that is NaN counts as 0.
         """
         part = self.focus(share)
-        frequency, mean = np.asarray(frequency, dtype=float), np.asarray(mean, dtype=float)
+        frequency, mean = np.asarray(frequency, dtype=float), np.nan_to_num(np.asarray(mean, dtype=float))
+        cut = np.clip(mean, -1.0, 1.0)
         ends = np.array([part * (self.of_report(said) - frequency) for said in self.says])
         means = self._means(frequency, mean, part)
-        return Shift(-ends.min(axis=0), ends.max(axis=0), mean - means.min(axis=0), means.max(axis=0) - mean)
+        return Shift(-ends.min(axis=0), ends.max(axis=0), cut - means.min(axis=0), means.max(axis=0) - cut)
 
-    def best(self, frequency: float, mean: float, share: float, *, of: str, up: bool) -> Said:
-        """What hostile reports say to move the frequency or the mean furthest."""
-        part, way = self.focus(share), 1 if up else -1
-        if of == "frequency":
-            return max(self.says, key=lambda said: way * self.of_report(said))
-        alone = (replace(self, says=(said,)) for said in self.says)
-        moved = [each._means(np.array([frequency]), np.array([mean]), part)[:2] for each in alone]
-        # Where nobody is left to have a mean, anything may come out: no aim.
-        far = [way * float(each.min() if up else each.max()) for each in moved]
-        return self.says[int(np.argmax(far))]
+    def plan(self, frequency: float, mean: float, share: float, *, up: bool) -> tuple[Said, float]:
+        """What hostile reports say to move a mean furthest, and which part of those asked says it.
+
+        Not always all of them: what takes a key's last holders away leaves no mean to be moved.
+        """
+        parts = np.linspace(0.0, self.focus(share), 400)[1:]
+        divisor, signed = self._divisor(np.full(parts.size, frequency)), self.signed or 0.0
+        far = []
+        for said in self.says:
+            below, above = self._mixed(divisor, mean * divisor, said, signed, parts)
+            ratio = np.clip(above / np.where(below > 0, below, 1.0), -1.0, 1.0)
+            far.append(np.where(below > 0, ratio if up else -ratio, -np.inf))
+        best, place = np.unravel_index(int(np.argmax(far)), (len(far), parts.size))
+        return self.says[int(best)], float(parts[int(place)])
+
+    def _divisor(self, frequency: Floats) -> Floats:
+        """What an honest crowd's mean is divided by."""
+        return (frequency - self.floor) / self.weight * self.mean_weight + self.mean_floor
+
+    def _mixed(
+        self, divisor: Floats, sums: Floats, said: Said, signed: float, part: Floats | float
+    ) -> tuple[Floats, Floats]:
+        """Divisor and sum of signs once a part says this."""
+        below = (1 - part) * divisor + part * (said.heard * self.mean_weight + self.mean_floor)
+        return below, (1 - part) * sums + part * said.sign * signed
 
     def _means(self, frequency: Floats, mean: Floats, part: float) -> Floats:
-        """What the mean can become, whatever the hostile part says."""
+        """What the mean can become: one row for everything that can be said, and for nothing."""
         if self.signed is None:
             return np.full((1, *np.shape(frequency)), np.nan)
-        divided_by = (frequency - self.floor) / self.weight * self.mean_weight + self.mean_floor
-        found = []
+        divisor = self._divisor(frequency)
+        sums, found = mean * divisor, [np.clip(mean, -1.0, 1.0)]
         for said in self.says:
-            below = (1 - part) * divided_by + part * (said.heard * self.mean_weight + self.mean_floor)
-            above = (1 - part) * divided_by * mean + part * said.sign * self.signed
+            below, above = self._mixed(divisor, sums, said, self.signed, part)
             held = below > 0
-            ratio = np.clip(above / np.where(held, below, 1.0), -1.0, 1.0)
-            # A mean over nobody may be anything: both ends are reached on the way there.
-            found += [np.where(held, ratio, end) for end in (-1.0, 1.0)]
-        return np.array([*found, np.clip(mean, -1.0, 1.0)])
+            # Where no holder is left, the mean ran to an end on the way: to the one of the signs there were.
+            shrunk = divisor - below
+            gone = np.where(shrunk > 0, part * divisor / np.where(shrunk > 0, shrunk, 1.0), 0.0)
+            end = np.where(self._mixed(divisor, sums, said, self.signed, gone)[1] >= 0, 1.0, -1.0)
+            found.append(np.where(held, np.clip(above / np.where(held, below, 1.0), -1.0, 1.0), end))
+        # A key without holders to begin with has no mean: any may come out.
+        nobody = divisor <= 0
+        return np.array([*found, *(np.where(nobody, end, found[0]) for end in (-1.0, 1.0))])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
