@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from keyveil import Campaign
 from keyveil.cli.app import keyveil as command
 from keyveil.protocols import METHODS
+from keyveil.report import Envelope, to_frames
 
 KEYVEIL = Path(sys.executable).with_name("keyveil")
 TOML = """
@@ -96,3 +98,32 @@ def test_bad_input_is_refused_in_one_sentence(campaign, tmp_path):
     assert "without reports" in refused("attack", path, "--reports", empty, "--kind", "poisoning")
     assert "several rounds" in refused("attack", campaign("auto"), "--reports", empty)
     assert "cannot read" in refused("attack", tmp_path / "none.toml")
+
+
+def test_a_tally_can_be_checked_for_honest_noise(campaign, tmp_path):
+    """Reports about one key only, where the index must be drawn evenly."""
+    path = campaign("kvue")
+    asked = Campaign.load(path)
+    mechanism, n = asked.build(), 1200
+
+    def write(indices):
+        out = tmp_path / "reports.bin"
+        sent = (
+            Envelope(
+                campaign=asked.tag,
+                round=1,
+                report_id=number.to_bytes(16, "little"),
+                # Three in five are silent, as plausible as anything.
+                payload=mechanism.layout.encode(3 * index + (0, 0, 0, 1, 2)[number // 4 % 5]),
+            )
+            for number, index in enumerate(indices)
+        )
+        out.write_bytes(to_frames(each.to_bytes() for each in sent))
+        return out
+
+    honest = write(number % 4 for number in range(n))
+    shown = keyveil("tally", path, honest, "-o", tmp_path / "tally.json", "--check")
+    assert (shown.returncode, "no attack that can be seen" in shown.stderr) == (0, True), shown.stderr
+    crowded = write(number % 4 if number % 9 else 2 for number in range(n))
+    shown = keyveil("tally", path, crowded, "-o", tmp_path / "tally.json", "--check")
+    assert (shown.returncode, "NOT honest noise" in shown.stderr) == (1, True), shown.stderr

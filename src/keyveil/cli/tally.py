@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -14,12 +15,22 @@ import click
 @click.option(
     "--engine", type=click.Choice(["local"]), default="local", show_default=True, help="Where to count."
 )
-def tally(campaign: Path, reports: tuple[Path, ...], out: Path, engine: str) -> None:
+@click.option("--check", is_flag=True, help="Also test whether this is honest noise; exit status 1 if not.")
+def tally(campaign: Path, reports: tuple[Path, ...], out: Path, engine: str, check: bool) -> None:
     """Count the REPORTS (Parquet or framed) to CAMPAIGN. A report that comes twice counts once."""
     from keyveil.campaign import Campaign
-    from keyveil.cli.counting import tally_files
+    from keyveil.cli.counting import examine_files, tally_files
     from keyveil.cli.files import write_text
 
-    counted = tally_files(Campaign.load(campaign), reports)
+    asked = Campaign.load(campaign)
+    counted = tally_files(asked, reports)
     write_text(out, counted.to_json() + "\n")
     click.echo(f"wrote the tally of {counted.n_reports} reports to {out}", err=True)
+    if check:
+        verdict = examine_files(asked, reports, counted)
+        if verdict.alarm:
+            click.echo(f"NOT honest noise: {verdict.findings[0].what} (p = {verdict.p:.2g})", err=True)
+            sys.exit(1)
+        click.echo(
+            f"no attack that can be seen ({len(verdict.findings)} tests, p = {verdict.p:.2g})", err=True
+        )
