@@ -28,7 +28,9 @@ _FORMS = (".csv", ".json", ".parquet", ".arrow")
     type=click.Path(path_type=Path),
     help="The file to write: .csv (with its metadata beside it), .json, .parquet or .arrow.",
 )
-@click.option("--post", default="none", show_default=True, help="none, clip or published.")
+@click.option(
+    "--post", default="none", show_default=True, help="none, clip, project, shrink, recover or published."
+)
 def estimate(campaign: Path, sources: tuple[Path, ...], out: Path, post: str) -> None:
     """Estimate CAMPAIGN from tallies (.json) and files of reports, with 95 % intervals."""
     from keyveil.campaign import Campaign

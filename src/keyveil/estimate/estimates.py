@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from keyveil.errors import TallyError
+from keyveil.errors import MechanismError, TallyError
 from keyveil.estimate.fieller import fieller
 from keyveil.estimate.hostile import Lever, Levers, lever
 from keyveil.mechanisms import KeyValueMechanism, Moments
@@ -108,8 +108,16 @@ def estimate(mechanism: KeyValueMechanism, tally: Tally) -> Estimates:
         mean=mean,
         mean_se=np.where(held, np.sqrt(np.maximum(of_mean, 0.0)), np.inf),
         moments=mechanism.moments,
-        lever=lever(mechanism),
+        lever=_pull(mechanism),
     )
+
+
+def _pull(mechanism: KeyValueMechanism) -> Lever | None:
+    """The lever of a mechanism; a shape from elsewhere that registers none has no bound to print."""
+    try:
+        return lever(mechanism)
+    except MechanismError:
+        return None
 
 
 def _signs(tally: Tally) -> tuple[Floats, Floats]:
