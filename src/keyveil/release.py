@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keyveil.errors import ProtocolError, TallyError
-from keyveil.estimate import Distribution, Estimates, step
+from keyveil.estimate import HOSTILE_SHARE, Distribution, Estimates, step
 from keyveil.numerics import CONFIDENCE, epsilon_above
 from keyveil.protocols import Outcome, Round, Rounds, total_loss
 
@@ -32,6 +32,8 @@ class Release:
 
     Intervals are 95 % and always those of the unprocessed estimates, which stay beside processed ones
     as `frequency_raw` and `mean_raw`; `frequency_top` is for a table of the top keys and nothing else.
+    `frequency_hostile` and `mean_hostile` say how far `hostile_share` of all devices, lying, can move the
+    unprocessed estimate: no statement about noise, and none that somebody did.
     A mean that cannot be told is null; its interval is the whole range. Where the mechanism tells
     distributions, `bins` holds each key's shares, and the metadata the values that the bins stand for.
     """
@@ -39,6 +41,26 @@ class Release:
     columns: dict[str, Any]
     metadata: dict[str, Any]
     distribution: Distribution | None = None
+    raw: Estimates | None = field(default=None, repr=False)
+    """The unprocessed estimates behind the table, on the scale [-1, 1]."""
+    scale: float = 1.0
+    """Half the value's range: what 1 on that scale stands for."""
+
+    def hostile_shift(self, share: float = HOSTILE_SHARE) -> dict[str, Any]:
+        """How far `share` of all devices, lying, can move each key; in the value's own units.
+
+        One array a key for `frequency_down`, `frequency_up`, `mean_down`, `mean_up`; NaN for a mean that is
+        not linear in reports (it can be moved through its whole range), nothing where no bound is known.
+        """
+        if self.raw is None or self.raw.lever is None:
+            return {}
+        moved = self.raw.lever.shift(self.raw.frequency, self.raw.mean, share)
+        return {
+            "frequency_down": moved.frequency_down,
+            "frequency_up": moved.frequency_up,
+            "mean_down": self.scale * moved.mean_down,
+            "mean_up": self.scale * moved.mean_up,
+        }
 
     def rows(self) -> list[dict[str, Any]]:
         """The table as one dictionary a key; what is not finite becomes None."""
@@ -101,6 +123,8 @@ def release_outcome(campaign: Campaign, protocol: Rounds, outcome: Outcome, *, p
     return Release(
         columns=_columns(campaign.domain, outcome.raw, shaped),
         distribution=outcome.distribution,
+        raw=outcome.raw,
+        scale=(campaign.domain.value_range[1] - campaign.domain.value_range[0]) / 2,
         metadata={
             "campaign": campaign.id,
             "name": campaign.name,
@@ -110,6 +134,7 @@ def release_outcome(campaign: Campaign, protocol: Rounds, outcome: Outcome, *, p
             "users": outcome.raw.n_reports,
             "rounds": outcome.rounds,
             "confidence": CONFIDENCE,
+            "hostile_share": HOSTILE_SHARE,
             "post": list(shaped.steps),
             "notes": list(outcome.notes),
             **_bin_metadata(campaign.domain, outcome.distribution),
@@ -139,6 +164,9 @@ def _columns(domain: Domain, raw: Estimates, shaped: Estimates) -> dict[str, Any
         "mean_low": middle + scale * mean_low,
         "mean_high": middle + scale * mean_high,
     }
+    if raw.lever is not None:
+        moved = raw.lever.shift(raw.frequency, raw.mean, HOSTILE_SHARE)
+        numbers |= {"frequency_hostile": moved.frequency, "mean_hostile": scale * moved.mean}
     if shaped.steps != raw.steps:
         numbers |= {"frequency_raw": raw.frequency, "mean_raw": middle + scale * raw.mean}
     if shaped.frequency_top is not None:

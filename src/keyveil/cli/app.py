@@ -23,6 +23,7 @@ COMMANDS = (
     "send",
     "tally",
     "estimate",
+    "attack",
     "reproduce",
 )
 

@@ -6,15 +6,22 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from keyveil.batch import Question
 from keyveil.batch.engine import Summary, tally_files
+from keyveil.batch.files import blocks_of, cut
+from keyveil.batch.partition import accepted
 from keyveil.campaign import Campaign
 from keyveil.cli.console import progress
 from keyveil.errors import TallyError
-from keyveil.tally import Tally
+from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
+from keyveil.tally import Tally, trace
+
+if TYPE_CHECKING:
+    from keyveil.audit.reports import Verdict
 
 
 def count_files(
@@ -63,6 +70,26 @@ def say_what_was_refused(counted: Summary) -> None:
     if refused:
         total = counted.refused.total() + counted.tally.n_reports
         click.echo(f"refused {counted.refused.total()} of {total} reports: {refused}", err=True)
+
+
+def examine_files(campaign: Campaign, paths: Sequence[Path], tally: Tally) -> Verdict:
+    """Whether the reports in the files, counted already, look like the noise that devices make."""
+    from keyveil.audit.reports import examine
+
+    question = Question.of(campaign)
+    mechanism = question.mechanism
+    total, seen = trace(mechanism, [], question=tally.question), set()
+    parts = [part for path in paths for part in cut(path, campaign.id)]
+    with progress("examining", tally.n_reports) as advance:
+        for block, places in accepted(question, blocks_of(parts)):
+            fresh = []
+            for report in block.reports(places):
+                if (report_id := report[HEADER_BYTES - REPORT_ID_BYTES : HEADER_BYTES]) not in seen:
+                    seen.add(report_id)
+                    fresh.append(report[HEADER_BYTES:])
+            total += trace(mechanism, fresh, question=tally.question)
+            advance(len(block))
+    return examine(mechanism, total, tally)
 
 
 def read_tally(path: Path) -> Tally:

@@ -29,7 +29,9 @@ _FORMS = (".csv", ".json", ".parquet", ".arrow")
     type=click.Path(path_type=Path),
     help="The file to write: .csv (with its metadata beside it), .json, .parquet or .arrow.",
 )
-@click.option("--post", default="none", show_default=True, help="none, clip or published.")
+@click.option(
+    "--post", default="none", show_default=True, help="none, clip, project, shrink, recover or published."
+)
 @click.option("--strict", is_flag=True, help="Stop at the first report that is refused.")
 def estimate(campaign: Path, sources: tuple[Path, ...], out: Path, post: str, strict: bool) -> None:
     """Estimate CAMPAIGN from tallies (.json) and files of reports, with 95 % intervals.

@@ -11,6 +11,7 @@ import click
 from keyveil.errors import PlanError
 
 if TYPE_CHECKING:
+    from keyveil.audit import Shuffled
     from keyveil.plan import Plan
 
 
@@ -76,9 +77,9 @@ def plan(
         write_curves(made, crowd, plot, at=at_frequency, top=top)
         click.echo(f"wrote {plot}", err=True)
     if as_json:
-        click.echo(json.dumps(made.to_fields(), indent=2))
+        click.echo(json.dumps({**made.to_fields(), "shuffled": _shuffled(made, keys)._asdict()}, indent=2))
     else:
-        _print(made)
+        _print(made, keys)
 
 
 def _parse_skew(text: str) -> float:
@@ -91,7 +92,19 @@ def _parse_skew(text: str) -> float:
         raise PlanError(f'--skew must read "zipf:NUMBER", as zipf:1.0, got {text!r}') from None
 
 
-def _print(made: Plan) -> None:
+def _shuffled(made: Plan, keys: int) -> Shuffled:
+    """What is left of the choice's epsilon where reports are anonymised and shuffled."""
+    from keyveil.audit import shuffled
+    from keyveil.mechanisms import build
+
+    first = made.choice
+    mechanism = build(
+        first.mechanism, first.epsilon, n_keys=keys, pairs_per_user=first.pairs_per_user, **first.options
+    )
+    return shuffled(mechanism, max(2, first.users))
+
+
+def _print(made: Plan, keys: int) -> None:
     from keyveil.cli.console import output, table
     from keyveil.plan.predict import labelled
 
@@ -121,6 +134,11 @@ def _print(made: Plan) -> None:
     output().print(table(title, columns, rows))
     for sentence in made.words:
         output().print(f"- {sentence}")
+    hidden = _shuffled(made, keys)
+    output().print(
+        f"- if reports are anonymised and shuffled among all users: central epsilon {hidden.best:.2g} "
+        f"at delta {hidden.delta:g} (any mechanism of this epsilon: {hidden.by_clones:.2g})"
+    )
 
 
 def _or_dash(value: float) -> str:

@@ -5,8 +5,13 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from keyveil.campaign import Campaign
+    from keyveil.tally import Tally
 
 
 @click.command()
@@ -23,6 +28,7 @@ import click
 @click.option("--processes", type=click.IntRange(min=1), help="How many to use; by default as many as help.")
 @click.option("--master", help="Spark's master; by default what spark-submit says, else local[*].")
 @click.option("--strict", is_flag=True, help="Stop at the first report that is refused.")
+@click.option("--check", is_flag=True, help="Also test whether this is honest noise; exit status 1 if not.")
 def tally(
     campaign: Path,
     reports: tuple[Path, ...],
@@ -31,6 +37,7 @@ def tally(
     processes: int | None,
     master: str | None,
     strict: bool,
+    check: bool,
 ) -> None:
     """Count the REPORTS (Parquet or framed) to CAMPAIGN. A report that comes twice counts once.
 
@@ -55,5 +62,20 @@ def tally(
     write_text(out, counted.tally.to_json() + "\n")
     shutil.rmtree(folder, ignore_errors=True)
     click.echo(f"wrote the tally of {counted.tally.n_reports} reports to {out}", err=True)
+    if check and not _looks_honest(asked, reports, counted.tally):
+        sys.exit(1)
     if not counted.is_whole:
         sys.exit(1)
+
+
+def _looks_honest(campaign: Campaign, reports: tuple[Path, ...], counted: Tally) -> bool:
+    """Say whether the noise is that of devices."""
+    from keyveil.cli.counting import examine_files
+
+    verdict = examine_files(campaign, reports, counted)
+    if verdict.alarm:
+        click.echo(f"NOT honest noise: {verdict.findings[0].what} (p = {verdict.p:.2g})", err=True)
+    else:
+        tests = f"{len(verdict.findings)} tests, p = {verdict.p:.2g}"
+        click.echo(f"no attack that can be seen ({tests})", err=True)
+    return not verdict.alarm

@@ -11,6 +11,7 @@ from keyveil.estimate.distribution import (
     wasserstein,
 )
 from keyveil.estimate.estimates import Estimates, estimate
+from keyveil.estimate.hostile import HOSTILE_SHARE, Lever, Levers, Shift, lever
 from keyveil.estimate.intervals import (
     RankRanges,
     detectable_frequency,
@@ -23,12 +24,16 @@ from keyveil.estimate.post import STEPS, clip, none, step
 from keyveil.estimate.shares import QUARTERS, Shares, below, in_parts, value_shares
 
 __all__ = [
+    "HOSTILE_SHARE",
     "QUARTERS",
     "STEPS",
     "Distribution",
     "Estimates",
+    "Lever",
+    "Levers",
     "RankRanges",
     "Shares",
+    "Shift",
     "below",
     "bin_points",
     "clip",
@@ -39,6 +44,7 @@ __all__ = [
     "fake_share",
     "in_parts",
     "joint_maximisation",
+    "lever",
     "none",
     "project",
     "rank_ranges",

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from keyveil.errors import TallyError
+from keyveil.errors import MechanismError, TallyError
 from keyveil.estimate.fieller import fieller
+from keyveil.estimate.hostile import Lever, Levers, lever
 from keyveil.mechanisms import KeyValueMechanism, Moments
 from keyveil.numerics import CONFIDENCE, two_sided_z
 from keyveil.tally import Tally
@@ -41,6 +42,8 @@ class Estimates:
     steps: tuple[str, ...] = ()
     moments: Moments | None = None
     """What is left unknown of a key, where the mechanism tells signed keys."""
+    lever: Lever | Levers | None = None
+    """What one report can do to a key, where the estimator is linear in reports."""
     frequency_top: Floats | None = None
     """Frequencies for a table of the top keys, where they are estimated apart."""
     means_are_biased: bool = False
@@ -61,6 +64,10 @@ class Estimates:
             return np.full_like(self.mean, -1.0), np.full_like(self.mean, 1.0)
         variances = self.signed_se**2, self.frequency_se**2, self.covariance
         return fieller(self.signed, self.frequency, variances, two_sided_z(confidence), (-1.0, 1.0))
+
+    def told_within(self, group: float) -> Estimates:
+        """These estimates as those of a round that only a part of all users answers."""
+        return self if not isinstance(self.lever, Lever) else replace(self, lever=self.lever.within(group))
 
     def after(self, step: str, *, frequency: Floats, mean: Floats) -> Estimates:
         """These estimates with a post-processing step's point values; errors stay the raw ones'."""
@@ -101,7 +108,16 @@ def estimate(mechanism: KeyValueMechanism, tally: Tally) -> Estimates:
         mean=mean,
         mean_se=np.where(held, np.sqrt(np.maximum(of_mean, 0.0)), np.inf),
         moments=mechanism.moments,
+        lever=_pull(mechanism),
     )
+
+
+def _pull(mechanism: KeyValueMechanism) -> Lever | None:
+    """The lever of a mechanism; a shape from elsewhere that registers none has no bound to print."""
+    try:
+        return lever(mechanism)
+    except MechanismError:
+        return None
 
 
 def _signs(tally: Tally) -> tuple[Floats, Floats]:

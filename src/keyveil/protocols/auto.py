@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.errors import ProtocolError
-from keyveil.estimate import Estimates, estimate
+from keyveil.estimate import Estimates, Lever, Levers, estimate
 from keyveil.estimate.shrink import NO_ANCHOR, TYPICAL_SPREAD, Anchor, Earlier, Evidence, Prior, Total, shrink
 from keyveil.estimate.sizes import SizeLaw, Truncation, class_ends, size_classes
 from keyveil.mechanisms import (
@@ -318,7 +318,7 @@ class Auto:
         require_reports(round, tally)
         found: _Found = round.found
         assert isinstance(round.mechanism, Bucket)
-        raw = estimate(round.mechanism, tally)
+        raw = estimate(round.mechanism, tally).told_within(round.size)
         cut = Truncation(law=found.law, l=round.mechanism.pairs_per_user)
         seen = Evidence.of(raw, cut)
         shrunk = shrink(seen, total=_total(found.law), top=self.top)
@@ -354,7 +354,7 @@ class Auto:
         require_reports(round, tally)
         found: _Found = round.found
         assert found.choice is not None
-        raw = estimate(found.choice.mechanism, tally)
+        raw = estimate(found.choice.mechanism, tally).told_within(round.size)
         cut = found.choice.truncation
         seen = Evidence.of(raw, cut)
         if found.keys is None:
@@ -435,10 +435,13 @@ def _merge(raw: Estimates, found: _Found, n_keys: int) -> Estimates:
         return raw
     wide, first = widen(raw, found.keys, n_keys), found.raw
     rest = wide.asked == 0
+    assert isinstance(first.lever, Lever)
+    assert isinstance(wide.lever, Lever)
     return replace(
         wide,
         n_reports=wide.n_reports + first.n_reports,
         asked=np.where(rest, first.asked, wide.asked),
         frequency=np.where(rest, first.frequency, wide.frequency),
         frequency_se=np.where(rest, first.frequency_se, wide.frequency_se),
+        lever=Levers(here=rest, first=first.lever, second=wide.lever),
     )

@@ -57,6 +57,11 @@ class Round:
         """What a tally of this round must answer."""
         return f"{self.campaign}/{self.number}"
 
+    @property
+    def size(self) -> float:
+        """The share of users that the round asks."""
+        return float(self.group[1] - self.group[0])
+
     def narrow(self, record: Record) -> Record:
         """The part of a record that this round asks about, with its codes."""
         return record if self.keys is None else record.among(self.keys)

@@ -116,8 +116,8 @@ class KsGrr:
                 return self._final(round, round.keys, self.pairs_per_user, (*notes, note))
             return self._final(round, round.keys, covering_length(round.mechanism, tally), notes)
         require_reports(round, tally)
-        raw = widen(estimate(round.mechanism, tally), round.keys, self.n_keys)  # type: ignore[arg-type]
-        published = widen(clip(estimate(round.mechanism, tally)), round.keys, self.n_keys)  # type: ignore[arg-type]
+        told = estimate(round.mechanism, tally).told_within(round.size)  # type: ignore[arg-type]
+        raw, published = (widen(each, round.keys, self.n_keys) for each in (told, clip(told)))
         return Outcome(raw=raw, published=published, notes=notes, rounds=round.number)
 
     def _sizes(self, round: Round, keys: tuple[int, ...], notes: tuple[str, ...]) -> Round:
@@ -184,4 +184,5 @@ def widen(narrow: Estimates, keys: tuple[int, ...], n_keys: int) -> Estimates:
         mean=fill(narrow.mean, np.nan),
         mean_se=fill(narrow.mean_se, np.inf),
         steps=narrow.steps,
+        lever=narrow.lever,
     )

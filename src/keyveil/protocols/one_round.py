@@ -16,6 +16,7 @@ from keyveil.estimate import (
     expectation_maximisation,
     fake_share,
     joint_maximisation,
+    lever,
     project,
     subtract_fakes,
 )
@@ -229,4 +230,5 @@ def _frequencies(mechanism: Mechanism, tally: Tally, reported: Any) -> Estimates
         covariance=np.zeros(size),
         mean=unknown,
         mean_se=np.full(size, np.inf),
+        lever=lever(mechanism),
     )

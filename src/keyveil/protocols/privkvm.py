@@ -19,7 +19,7 @@ returning the means before that (the printed stop rule need never fire).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import ClassVar, NamedTuple
 
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from keyveil.domain import FULL_LEVEL, level_of
 from keyveil.errors import ProtocolError
-from keyveil.estimate import Estimates
+from keyveil.estimate import Estimates, Lever, lever
 from keyveil.estimate.privkv import heard_mean, heard_mean_se, virtual_mean
 from keyveil.mechanisms import BroadcastIndex, Mechanism, SampledIndex
 from keyveil.mechanisms.base import check_size
@@ -53,6 +53,7 @@ class Found(NamedTuple):
     before: Floats
     change: float
     notes: tuple[str, ...]
+    lever: Lever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +251,8 @@ def first_found(round: Round, tally: Tally, start: float) -> Found:
         before=before,
         change=float(np.mean(np.abs(mean - before))),
         notes=(),
+        # Means pass through every round; what hostile devices make of them is not one report's weight.
+        lever=replace(lever(mechanism), signed=None),
     )
 
 
@@ -283,6 +286,7 @@ def outcome(found: Found, rounds: int, step: str) -> Outcome:
         mean=found.mean,
         mean_se=found.mean_se,
         means_are_biased=True,
+        lever=found.lever,
     )
     published = raw.after(step, frequency=np.clip(found.frequency, 0.0, 1.0), mean=found.mean)
     return Outcome(raw=raw, published=published, notes=(*found.notes, BIASED), rounds=rounds)

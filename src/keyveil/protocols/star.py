@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.errors import ProtocolError
-from keyveil.estimate import Distribution, Estimates, project
+from keyveil.estimate import Distribution, Estimates, lever, project
 from keyveil.mechanisms import Calibrated, IndexedBoundary, IndexedBoundaryBits, Mechanism
 from keyveil.mechanisms.base import check_size
 from keyveil.mechanisms.channel import share
@@ -148,6 +148,8 @@ class PrivKvmStar:
             covariance=np.zeros(self.n_keys),
             mean=mean,
             mean_se=np.full(self.n_keys, np.inf),
+            # A heavy key's frequency averages both phases'; it moves no further than the looser one.
+            lever=max((lever(stage.mechanism) for stage in self.stages()), key=lambda each: each.weight),
         )
         published = raw.after(self.id, frequency=np.clip(frequency, 0, 1), mean=np.nan_to_num(mean))
         return Outcome(raw=raw, published=published, distribution=distribution, notes=notes, rounds=rounds)

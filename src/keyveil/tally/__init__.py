@@ -3,5 +3,6 @@
 from keyveil.tally.count import Counter, count, tally_reports
 from keyveil.tally.payloads import Payloads
 from keyveil.tally.tally import Tally
+from keyveil.tally.trace import trace, trace_answers
 
-__all__ = ["Counter", "Payloads", "Tally", "count", "tally_reports"]
+__all__ = ["Counter", "Payloads", "Tally", "count", "tally_reports", "trace", "trace_answers"]

@@ -33,7 +33,7 @@ from keyveil.mechanisms import (
     UeSw,
     Wave,
 )
-from keyveil.report import ABSENT, MINUS, PLUS, Envelope, Row, Symbol, public_word
+from keyveil.report import ABSENT, MINUS, PLUS, Envelope, Layout, Row, Symbol, public_word
 from keyveil.tally.bits import count_bits
 from keyveil.tally.hashing import signed_supports, supports
 from keyveil.tally.payloads import Ints, Mask, Payloads
@@ -121,14 +121,22 @@ def count(mechanism: Mechanism, payloads: Sequence[bytes], *, question: str) -> 
 
 
 def _add_all(counter: Counter, block: Sequence[bytes]) -> None:
-    layout = counter.mechanism.layout
+    packed = even(counter.mechanism.layout, block)
+    refuse_first(counter.mechanism.layout, packed, counter.add(packed))
+
+
+def even(layout: Layout, block: Sequence[bytes]) -> Payloads:
+    """Answers that have the length of a layout; refuses the first that has not."""
     for payload in block:
         if len(payload) != layout.n_bytes:
             layout.decode(payload)
-    packed = Payloads.of(block, layout.n_bytes)
-    bad = counter.add(packed)
+    return Payloads.of(block, layout.n_bytes)
+
+
+def refuse_first(layout: Layout, payloads: Payloads, bad: Mask) -> None:
+    """Refuse the first of the marked answers, if there is one."""
     if bad.any():
-        layout.decode(packed[int(bad.argmax())])
+        layout.decode(payloads[int(bad.argmax())])
 
 
 # --- one way a shape ---
@@ -319,12 +327,12 @@ def _count_numbers(layout: Row, payloads: Payloads) -> tuple[Counts, Mask]:
     bad, places = np.zeros(len(payloads), dtype=np.bool_), layout.size * np.arange(layout.length)
     for start in range(0, len(payloads), _BLOCK):
         part = slice(start, start + _BLOCK)
-        numbers, bad[part] = _rows(layout, payloads.part(start, start + _BLOCK))
+        numbers, bad[part] = read_rows(layout, payloads.part(start, start + _BLOCK))
         counts += np.bincount((numbers[~bad[part]] + places).ravel(), minlength=counts.size)
     return counts, bad
 
 
-def _rows(layout: Row, payloads: Payloads) -> tuple[Ints, Mask]:
+def read_rows(layout: Row, payloads: Payloads) -> tuple[Ints, Mask]:
     """The numbers of every answer, one row each, and which rows no device sends."""
     bits = np.unpackbits(payloads.matrix(), axis=1, bitorder="little")
     used = layout.bits * layout.length

@@ -1,0 +1,21 @@
+"""Our own weak points, tried: averaging, poisoning, replay, reconstruction; each against its bound."""
+
+from keyveil.attack.attempt import Attempt
+from keyveil.attack.averaging import averaging
+from keyveil.attack.hostile import Orders, random_message, random_pair, say
+from keyveil.attack.poisoning import Counted, poisoning
+from keyveil.attack.reconstruction import reconstruction
+from keyveil.attack.replay import replay
+
+__all__ = [
+    "Attempt",
+    "Counted",
+    "Orders",
+    "averaging",
+    "poisoning",
+    "random_message",
+    "random_pair",
+    "reconstruction",
+    "replay",
+    "say",
+]

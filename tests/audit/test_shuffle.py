@@ -1,0 +1,110 @@
+"""Amplification by shuffling: published values, exact small cases, and draws."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from keyveil.audit import shuffled
+from keyveil.audit.shuffle import advantages, blanket_delta, by_blanket, by_clones, clones_delta, closed_form
+from keyveil.errors import BudgetError
+from keyveil.mechanisms import build
+from keyveil.simulate import insecure_generator
+
+N, DELTA = 100_000, 1e-6
+LOCAL = (0.5, 1, 2, 3, 4, 5)
+THEOREM = (0.031, 0.073, 0.186, 0.338, 0.535, 0.787)
+BLANKET = ("0.0035", "0.0084", "0.0231", "0.0452", "0.0812", "0.142")
+
+
+def test_the_closed_form_is_the_published_one():
+    assert round(closed_form(4, N, DELTA), 3) == 0.538
+
+
+@pytest.mark.parametrize(("local", "printed"), list(zip(LOCAL, THEOREM, strict=True)))
+def test_the_closed_form_stays_just_above_the_theorem(local, printed):
+    assert printed - 5e-4 < closed_form(local, N, DELTA) < printed + 5e-3
+
+
+def test_the_clones_give_the_published_numerical_value():
+    assert round(by_clones(4, N, DELTA), 2) == 0.17
+
+
+@pytest.mark.parametrize(("local", "printed"), list(zip(LOCAL, BLANKET, strict=True)))
+def test_the_blanket_of_bucket_gives_the_derived_values(local, printed):
+    digits = len(printed) - 2
+    assert abs(by_blanket(build("bucket", local, n_keys=100), N, DELTA) - float(printed)) < 0.6 * 10**-digits
+
+
+def test_clones_are_summed_as_by_enumeration():
+    n, local, epsilon = 5, 1.0, 0.3
+    p, clone = math.e / (math.e + 1), math.exp(-local)
+    laws = np.zeros((2, n + 1, n + 1))
+    for c in range(n):
+        for a in range(c + 1):
+            weight = math.comb(n - 1, c) * clone**c * (1 - clone) ** (n - 1 - c) * math.comb(c, a) / 2**c
+            for own, chance in ((1, p), (0, 1 - p)):
+                laws[0, a + own, c - a + 1 - own] += weight * chance
+                laws[1, a + 1 - own, c - a + own] += weight * chance
+    exact = np.maximum(laws[0] - math.exp(epsilon) * laws[1], 0).sum()
+    assert clones_delta(local, n, epsilon) == pytest.approx(exact, abs=1e-13)
+
+
+def test_the_blanket_is_summed_as_by_enumeration_from_above():
+    m, n, epsilon = build("bucket", 1, n_keys=3), 6, 0.4
+    values, chances = advantages(m, epsilon)
+    own = m.own(1) / m.words
+    gamma = m.buckets * (1 - own) / (m.buckets - 1)
+    assert chances.sum() == pytest.approx(1)
+    assert chances @ values == pytest.approx(1 - math.exp(epsilon))
+    exact = 0.0
+    for many in range(n + 1):
+        weight = math.comb(n, many) * gamma**many * (1 - gamma) ** (n - many)
+        for which in itertools.product(range(4), repeat=many):
+            chosen = list(which)
+            exact += weight * math.prod(chances[chosen]) * max(0.0, values[chosen].sum())
+    bound = blanket_delta(m, n, epsilon)
+    assert exact / (gamma * n) <= bound < 1.01 * exact / (gamma * n)
+
+
+@pytest.mark.statistical
+def test_the_blanket_holds_against_draws_and_a_thinner_one_does_not():
+    m, n, epsilon, runs = build("bucket", 2, n_keys=3), 2000, 0.03, 200_000
+    values, chances = advantages(m, epsilon)
+    gamma = m.buckets * (1 - m.own(1) / m.words) / (m.buckets - 1)
+
+    def drawn(mass):
+        rng = insecure_generator(10)
+        total = rng.multinomial(rng.binomial(n, mass, runs), chances) @ values
+        gains = np.maximum(total, 0) / (mass * n)
+        return gains.mean(), gains.std() / math.sqrt(runs)
+
+    bound = blanket_delta(m, n, epsilon)
+    mean, error = drawn(gamma)
+    assert abs(bound - mean) < 5 * error, (bound, mean, error)
+    wrong, error = drawn(0.95 * gamma)
+    assert abs(bound - wrong) > 5 * error, (bound, wrong, error)
+
+
+def test_more_users_hide_better_and_a_smaller_delta_worse():
+    few, many = (by_clones(2, n) for n in (1000, 100_000))
+    assert many < few < 2
+    assert by_clones(2, 1000, 1e-9) > few
+
+
+def test_bounds_are_ordered_and_never_above_the_local_one():
+    for name in ("bucket", "pckv-ue", "privkv"):
+        found = shuffled(build(name, 1, n_keys=20), 10_000)
+        assert found.best <= found.by_clones <= found.closed_form <= found.local
+        assert (found.by_blanket is not None) == (name == "bucket")
+    assert shuffled(build("bucket", 1, n_keys=20, pairs_per_user=3), 10_000).by_blanket is None
+    assert shuffled(build("kvue", 8, n_keys=20), 10).closed_form is None
+
+
+@pytest.mark.parametrize(("users", "delta"), [(1, 1e-6), (100, 0.0), (100, 1.0)])
+def test_nonsense_is_refused_in_a_sentence(users, delta):
+    with pytest.raises(BudgetError):
+        closed_form(1.0, users, delta)
+    with pytest.raises(BudgetError, match="local epsilon"):
+        by_clones(0.0, 100)

@@ -1,0 +1,129 @@
+"""`keyveil attack` as people and scripts meet it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from keyveil import Campaign
+from keyveil.cli.app import keyveil as command
+from keyveil.protocols import METHODS
+from keyveil.report import Envelope, to_frames
+
+KEYVEIL = Path(sys.executable).with_name("keyveil")
+TOML = """
+name = "apps"
+epsilon = 2.0
+keys = ["maps", "mail", "chess", "bank"]
+value_range = [0, 60]
+pairs_per_user = 2
+mechanism = "{}"
+"""
+
+
+def keyveil(*arguments):
+    return subprocess.run([KEYVEIL, *map(str, arguments)], capture_output=True, text=True)
+
+
+@pytest.fixture
+def campaign(tmp_path):
+    def write(mechanism):
+        path = tmp_path / f"{mechanism}.toml"
+        path.write_text(TOML.format(mechanism))
+        return path
+
+    return write
+
+
+def refused(*arguments):
+    shown = keyveil(*arguments)
+    assert shown.returncode == 2, shown
+    assert len(shown.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in shown.stderr
+    return shown.stderr
+
+
+def test_all_attacks_are_printed_in_words_and_a_table(campaign):
+    shown = keyveil("attack", campaign("pckv-ue"), "--targets", "chess,mail", "--users", 3000)
+    assert shown.returncode == 0, shown.stderr
+    for said in (
+        "30 days, fresh noise",
+        "maximal gain, hidden",
+        "mean down",
+        "under new ids",
+        "one of 8 pairs",
+    ):
+        assert said in shown.stdout
+    assert '1.00% hostile devices can move the frequency of "chess" by at most' in shown.stdout
+    assert "cannot be detected, only bounded" in shown.stdout
+    assert "shuffled: central epsilon" in shown.stdout
+
+
+@pytest.mark.parametrize("mechanism", METHODS)
+def test_every_method_can_be_attacked(campaign, mechanism):
+    wanted = ["attack", str(campaign(mechanism)), "--kind", "poisoning", "--users", "2000", "--json"]
+    shown = CliRunner().invoke(command, wanted, catch_exceptions=False)
+    facts = json.loads(shown.stdout)
+    gains = [each for each in facts["attacks"] if each["name"].endswith("maximal gain")]
+    assert gains
+    for each in gains:
+        # With 500 reports a key the number that is asked of an honest crowd is itself uncertain.
+        assert 0.8 * each["bound"] <= each["success"] <= 1.2 * each["bound"], each
+
+
+def test_real_reports_are_attacked_and_judged(campaign, tmp_path):
+    pairs, reports = tmp_path / "pairs.csv", tmp_path / "reports.parquet"
+    rows = [f"{user},{('maps', 'mail', 'chess')[user % 3]},{user % 60}" for user in range(1500)]
+    pairs.write_text("user,key,value\n" + "\n".join(rows) + "\n")
+    path = campaign("kvue")
+    assert keyveil("perturb", path, pairs, "-o", reports).returncode == 0
+    shown = keyveil("attack", path, "--kind", "poisoning", "--kind", "replay", "--reports", reports, "--json")
+    assert shown.returncode == 0, shown.stderr
+    facts = json.loads(shown.stdout)
+    assert facts["verdict"]["alarm"] is False
+    assert {each["kind"] for each in facts["attacks"]} == {"poisoning", "replay"}
+
+
+def test_bad_input_is_refused_in_one_sentence(campaign, tmp_path):
+    path = campaign("bucket")
+    assert "hostile share" in refused("attack", path, "--share", 1.5)
+    assert "hostile share" in refused("attack", path, "--share", 0)
+    assert 'got "nobody"' in refused("attack", path, "--targets", "nobody")
+    assert "no file at" in refused("attack", path, "--reports", tmp_path / "none.parquet", "--kind", "replay")
+    empty = tmp_path / "empty.bin"
+    empty.write_bytes(b"")
+    assert "without reports" in refused("attack", path, "--reports", empty, "--kind", "poisoning")
+    assert "several rounds" in refused("attack", campaign("auto"), "--reports", empty)
+    assert "cannot read" in refused("attack", tmp_path / "none.toml")
+
+
+def test_a_tally_can_be_checked_for_honest_noise(campaign, tmp_path):
+    """Reports about one key only, where the index must be drawn evenly."""
+    path = campaign("kvue")
+    asked = Campaign.load(path)
+    mechanism, n = asked.build(), 1200
+
+    def write(indices):
+        out = tmp_path / "reports.bin"
+        sent = (
+            Envelope(
+                campaign=asked.tag,
+                round=1,
+                report_id=number.to_bytes(16, "little"),
+                # Three in five are silent, as plausible as anything.
+                payload=mechanism.layout.encode(3 * index + (0, 0, 0, 1, 2)[number // 4 % 5]),
+            )
+            for number, index in enumerate(indices)
+        )
+        out.write_bytes(to_frames(each.to_bytes() for each in sent))
+        return out
+
+    honest = write(number % 4 for number in range(n))
+    shown = keyveil("tally", path, honest, "-o", tmp_path / "tally.json", "--check")
+    assert (shown.returncode, "no attack that can be seen" in shown.stderr) == (0, True), shown.stderr
+    crowded = write(number % 4 if number % 9 else 2 for number in range(n))
+    shown = keyveil("tally", path, crowded, "-o", tmp_path / "tally.json", "--check")
+    assert (shown.returncode, "NOT honest noise" in shown.stderr) == (1, True), shown.stderr
