@@ -35,7 +35,7 @@ def pure_ldp(d: int, found: dict[str, float]) -> None:
     from pure_ldp.frequency_oracles.local_hashing import LHClient, LHServer
     from pure_ldp.frequency_oracles.unary_encoding import UEClient, UEServer
 
-    few = 400 if d > 1000 else 4000
+    few = 200 if d > 1000 else 2000
     values = [random.randrange(1, d + 1) for _ in range(few)]
     client, server = UEClient(EPSILON, d, use_oue=True), UEServer(EPSILON, d, use_oue=True)
     found["pure-ldp OUE client"] = median(lambda: [client.privatise(v) for v in values], few)
@@ -57,7 +57,7 @@ def multi_freq(d: int, found: dict[str, float]) -> None:
     from multi_freq_ldpy.pure_frequency_oracles.LH import LH_Aggregator_MI, LH_Client
     from multi_freq_ldpy.pure_frequency_oracles.UE import UE_Aggregator_MI, UE_Client
 
-    few = 400 if d > 1000 else 4000
+    few = 200 if d > 1000 else 2000
     values = [random.randrange(d) for _ in range(few)]
     UE_Client(0, d, EPSILON)
     found["multi-freq-ldpy OUE client"] = median(lambda: [UE_Client(v, d, EPSILON) for v in values], few)

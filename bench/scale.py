@@ -99,14 +99,14 @@ def numpy_tally(trits: np.ndarray) -> None:
 def ours(d: int) -> tuple[Found, Found]:
     """Seconds a report of ours, of numpy and of the limits; and gigabytes a second."""
     stream, found, rates = SecureStream(), {}, {}
-    n = 2_000_000 if d < 1000 else 40_000
+    n = 1_200_000 if d < 1000 else 40_000
     records, unary, grr = (
         records_of(n, d),
         *(build(name, EPSILON, n_keys=d) for name in ("pckv-ue", "pckv-grr")),
     )
     found["keyveil pckv-ue client"] = median(lambda: answer(unary, records, stream), n)
     found["keyveil pckv-ue reports"] = median(lambda: perturb_many(unary, records, tag=bytes(16)), n)
-    many = records_of(2_000_000, d)
+    many = records if n > 10**6 else records_of(500_000, d)
     found["keyveil pckv-grr client"] = median(lambda: answer(grr, many, stream), len(many))
     few = 2000 if d > 1000 else 100_000
     found["numpy pckv-ue client"] = median(lambda: numpy_noise(d, few), few)
@@ -156,7 +156,7 @@ def decode() -> dict[str, float]:
 def growth() -> dict[str, object]:
     """Tally time over three decades of reports and of keys, and the exponents that fit it.
 
-    Reports come in blocks of sixteen megabytes from a buffer larger than any cache, as they do from a file.
+    Reports come in blocks of sixteen megabytes from a buffer of four times that, as they do from a file.
     """
     curves = {}
     for name, sizes in (
@@ -167,7 +167,7 @@ def growth() -> dict[str, object]:
         for n, d in sizes:
             mechanism = build("pckv-ue", EPSILON, n_keys=d)
             size = mechanism.layout.n_bytes
-            block, held = min(n, (1 << 24) // size), max(1, (1 << 28) // size)
+            block, held = min(n, (1 << 24) // size), max(1, (1 << 26) // size)
             rows = np.zeros((held, size), dtype=np.uint8)
             rows[:, ::3] = 0x24
             rows[:, -1] = 0
@@ -344,12 +344,8 @@ def table(found: dict) -> str:
     for name in names:
         cells = (found[f"d={d}"].get(name) for d in DOMAINS)
         lines.append(f"| {name} | " + " | ".join("-" if s is None else f"{1 / s:,.0f}" for s in cells) + " |")
-    lines += [
-        "",
-        "```",
-        json.dumps({k: found[k] for k in ("rates", "decode", "end to end", "failed")}, indent=1),
-        "```",
-    ]
+    rest = {key: found[key] for key in found if key.startswith(("rates", "decode", "end", "failed", "load"))}
+    lines += ["", "```", json.dumps(rest, indent=1), "```"]
     return "\n".join(lines) + "\n"
 
 
@@ -382,30 +378,39 @@ def picture(found: dict, path: Path) -> None:
     figure.savefig(path, metadata={"Date": None})
 
 
+STAGES = ("d=100", "d=5850", "decode", "growth", "end to end")
+
+
+def stage(name: str, python: Path, folder: Path | None) -> dict:
+    """What one stage finds; everything that a ratio compares is in one stage."""
+    if name in ("decode", "growth"):
+        return {name: decode() if name == "decode" else growth()}
+    if name == "end to end":
+        with tempfile.TemporaryDirectory(dir=folder) as made:
+            return {name: end_to_end(Path(made))}
+    d = int(name.removeprefix("d="))
+    there, (here, rates) = peers(d, python), ours(d)
+    return {name: there["seconds"] | here, f"rates {name}": rates, f"failed {name}": there["failed"]}
+
+
 def main() -> None:
-    """All of it."""
+    """All stages, or those that are named; the results of the others stay."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peers", type=Path, default=HERE.parent / ".bench-venv" / "bin" / "python")
     parser.add_argument("--folder", type=Path, help="Where 1.6 GB of reports may lie for a while.")
+    parser.add_argument("--stages", default=",".join(STAGES), help="Some of " + ", ".join(STAGES))
     wanted = parser.parse_args()
-    found: dict = {
-        "machine": f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, numpy {np.__version__}"
-    }
-    found["failed"], found["rates"] = {}, {}
-    for d in DOMAINS:
-        there = peers(d, wanted.peers)
-        here, found["rates"][f"d={d}"] = ours(d)
-        found[f"d={d}"] = there["seconds"] | here
-        found["failed"] |= there["failed"]
-        print(f"d={d} done", file=sys.stderr)
-    found["decode"], found["growth"] = decode(), growth()
-    with tempfile.TemporaryDirectory(dir=wanted.folder) as folder:
-        found["end to end"] = end_to_end(Path(folder))
-    found["load"] = os.getloadavg()
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    RESULTS.with_suffix(".md").write_text(table(found), encoding="utf-8")
-    picture(found, RESULTS.with_suffix(".svg"))
-    print(table(found))
+    found: dict = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    found["machine"] = f"{os.cpu_count()} cores, Python {sys.version.split()[0]}, numpy {np.__version__}"
+    for name in wanted.stages.split(","):
+        found |= stage(name, wanted.peers, wanted.folder)
+        found[f"load {name}"] = round(os.getloadavg()[0], 1)
+        RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        print(f"{name} done", file=sys.stderr)
+    if set(STAGES) <= set(found):
+        RESULTS.with_suffix(".md").write_text(table(found), encoding="utf-8")
+        picture(found, RESULTS.with_suffix(".svg"))
+        print(table(found))
 
 
 if __name__ == "__main__":
