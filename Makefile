@@ -6,12 +6,12 @@ ARGS ?=
 # Installed packages keep to the tested versions.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test node postgres check format lint types imports bench nightly mutants clean
+.PHONY: demo test node postgres java bench-check check format lint types imports bench nightly mutants clean
 
 demo: $(VENV)/.demo            ## the whole path, end to end
 	$(BIN)/keyveil demo $(ARGS)
 
-test: $(VENV)/.dev node postgres ## every test and every example in the documentation strings
+test: $(VENV)/.dev node postgres java   ## every test and every example in the documentation strings
 	$(BIN)/pytest -q -n 2 -m "not nightly" $(ARGS)
 
 # The JavaScript tests run inside pytest (tests/sdk); this finds Node 18 or newer, or installs it where that is allowed.
@@ -21,6 +21,10 @@ node:
 # The shared store is tested on a PostgreSQL that the tests start themselves.
 postgres:
 	@scripts/find_postgres.sh
+
+# The Spark tests start executors of their own; this finds Java 17 or newer, or installs it where that is allowed.
+java:
+	@scripts/find_java.sh
 
 check: format lint types imports test   ## the gate
 
@@ -46,6 +50,11 @@ bench: $(VENV)/.dev            ## speed and theory against measurement; DATA=fol
 	$(BIN)/python bench/client.py
 	$(BIN)/python bench/collector.py --overload 60
 	$(BIN)/python bench/speed.py $(if $(DATA),--data $(DATA))
+	bench/peers.sh .bench-venv
+	$(BIN)/python bench/scale.py
+
+bench-check: $(VENV)/.dev      ## bytes and words that must not change unnoticed
+	$(BIN)/python bench/counts.py --check
 
 mutants: $(VENV)/.dev          ## plant faults one at a time; the tests must catch each
 	$(BIN)/python scripts/mutants.py
@@ -55,7 +64,7 @@ nightly: $(VENV)/.dev mutants  ## the slow proofs
 	$(BIN)/python bench/theory.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .bench-venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 
 $(VENV)/.venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

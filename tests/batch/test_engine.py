@@ -225,8 +225,8 @@ def test_repeated_ids_are_found_in_bounded_memory(monkeypatch):
     ids[500:510] = ids[:10]
     ids[999, 8:] = ids[0, 8:] + 1
     ids[999, :8] = ids[0, :8]
-    assert repeated_ids([ids[:300], ids[300:]]) == {row.tobytes() for row in ids[:10]}
-    assert repeated_ids([ids[:300]]) == repeated_ids([]) == set()
+    assert repeated_ids(lambda: [ids[:300], ids[300:]], 1000) == {row.tobytes() for row in ids[:10]}
+    assert repeated_ids(lambda: [ids[:300]], 300) == repeated_ids(list, 0) == set()
 
 
 # --- bad input, as people meet it ---

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keyveil.batch import InsecureSeededStream, Records, SecureStream, noise, perturb_many
-from keyveil.batch.answers import answers_from_words, draw_answers
+from keyveil.batch.answers import _kernel, answers_from_words, draw_answers, symbols_from_words
 from keyveil.batch.perturb import words_of_ids
 from keyveil.batch.stream import draw_octets, draw_words
 from keyveil.batch.wide import as_words, bits_across, high, muldiv
@@ -188,6 +188,54 @@ def test_numbers_from_digits_are_those_of_whole_words(count, way, monkeypatch):
     assert (out == noise.pack_numbers(expected, bits)).all()
 
 
+@pytest.mark.parametrize(("n_keys", "l"), [(1, 1), (7, 3), (30, 300)])
+def test_signed_responses_from_digits_are_those_of_whole_words(n_keys, l):
+    """Words next to every threshold, cut into digits and tails, answer as whole words do, both ways."""
+    pytest.importorskip("numba")
+    from keyveil.batch import loops
+
+    mechanism = build("pckv-grr", 2, n_keys=n_keys, pairs_per_user=l)
+    c, n, rng = mechanism.channel, 4000, np.random.default_rng(n_keys)
+    many = Records.of(people(40, n_keys) * (n // 40))
+    words = words_for(mechanism, n)
+    slots = np.maximum(many.sizes, l)
+    # Slots, dummies and responses at the edge between two choices, or one word off.
+    off = rng.integers(-1, 2, (n, 3)).astype(np.uint64)
+    edge = [-(-(int(rng.integers(0, m)) << 64) // int(m)) % 2**64 for m in slots]
+    words[:, 0] = np.where(rng.random(n) < 0.7, as_words(edge) + off[:, 0], words[:, 0])
+    edge = [-(-(int(k) << 64) // l) % 2**64 for k in rng.integers(0, l, n)]
+    words[:, 1] = np.where(rng.random(n) < 0.7, as_words(edge) + off[:, 1], words[:, 1])
+    lies = rng.integers(0, 2 * (n_keys + l) - 2, n)
+    edge = [min(c.keep + c.flip + int(k) * c.fake, 2**64 - 1) if k % 5 else c.keep for k in lies]
+    words[:, 3] = np.where(rng.random(n) < 0.7, as_words(edge) + off[:, 2], words[:, 3])
+    expected = [mechanism.perturb(many.record(u), Words.of(row)) for u, row in enumerate(words.tolist())]
+    assert symbols_from_words(mechanism, many, words).tolist() == expected
+    slot, dummy, rounding, word = words.T
+    mask, chances = np.uint64(0xFFFF), (c.keep, c.keep + c.flip, c.fake)
+    first = (
+        word & ~np.uint64(2**32 - 1) | slot >> np.uint64(48) << np.uint64(16) | dummy >> np.uint64(48) & mask
+    )
+    digits = np.stack([first, rounding], axis=1)
+    # Which tails a row takes, found with tails that are all of one kind.
+    full = np.uint64(2**64 - 1)
+    zeros = noise.split_words(digits, np.zeros(3 * n, dtype=np.uint64), as_words(slots), l, *chances)
+    ones = noise.split_words(digits, np.full(3 * n, full), as_words(slots), l, *chances)
+    tied = (zeros != ones)[:, [0, 1, 3]]
+    rest = np.stack([slot << np.uint64(16), dummy << np.uint64(16), word << np.uint64(32)], axis=1)
+    tails = rest[tied]
+    assert tied.any()
+    whole = noise.split_words(digits, tails, as_words(slots), l, *chances)
+    assert symbols_from_words(mechanism, many, whole).tolist() == expected
+    symbols = np.empty(n, dtype=np.int64)
+    held, spare = (
+        (many.offsets, many.codes, many.values),
+        np.concatenate([tails, np.zeros(3, dtype=np.uint64)]),
+    )
+    done = loops.respond_signed_digits(symbols, digits, spare, 0, *held, _kernel(mechanism))
+    assert done == n
+    assert symbols.tolist() == expected
+
+
 @pytest.mark.parametrize("draw", ["trits", "bits", "numbers"])
 def test_compiled_noise_and_numpy_noise_are_the_same(draw, monkeypatch):
     made = []
@@ -221,11 +269,11 @@ def chi_square_z(seen, law, n):
     return (statistic - len(law) + 1) / math.sqrt(2 * (len(law) - 1))
 
 
-UNARY = ("pckv-ue", "ks-ue", "oue", "rappor-harmony", "oue-harmony", "ue-sw")
+BULK = ("pckv-grr", "pckv-ue", "ks-ue", "oue", "rappor-harmony", "oue-harmony", "ue-sw")
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize("name", BULK)
 def test_bulk_noise_follows_the_kernel_and_a_slightly_wrong_kernel_is_seen(name, way):
     cls = REGISTRY[name]
     options = {"n_keys": 2, "pairs_per_user": 2, **cls.small_options}

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keyveil.batch.noise import draw_bits, draw_numbers, draw_trits
+from keyveil.batch.noise import draw_bits, draw_numbers, draw_trits, split_words
 from keyveil.batch.records import Floats, Ints, Mask, Records, levels_of, round_to_plus
 from keyveil.batch.stream import Bytes, Stream, draw_words
 from keyveil.batch.wide import Words, as_words, bits_across, high, muldiv
@@ -78,10 +78,7 @@ def answers_from_words(mechanism: Mechanism, records: Records, words: Words) -> 
 
 def pack_symbols(layout: Symbol, symbols: Ints) -> Bytes:
     """Symbols in the fewest whole bytes, little endian."""
-    packed = np.empty((symbols.size, layout.n_bytes), dtype=np.uint8)
-    for place in range(layout.n_bytes):
-        packed[:, place] = symbols >> (8 * place) & 0xFF
-    return packed
+    return symbols.astype("<i8").view(np.uint8).reshape(-1, 8)[:, : layout.n_bytes]
 
 
 def _one_by_one(mechanism: Mechanism, records: Records, words: Words) -> Bytes:
@@ -115,6 +112,34 @@ def _(mechanism: SignedUnary, records: Records, stream: Stream) -> Bytes:
     kept = payloads[users, byte] & ~(3 << shift)
     payloads[users, byte] = kept | heard[users] << shift
     return payloads
+
+
+@_from_bytes.register
+def _(mechanism: SignedResponse, records: Records, stream: Stream) -> Bytes:
+    c, l, n = mechanism.channel, mechanism.pairs_per_user, len(records)
+    digits = draw_words(stream, n, 2)
+    if is_compiled(100 * n):
+        from keyveil.batch import loops
+
+        symbols, done = np.empty(n, dtype=np.int64), 0
+        held = records.offsets, records.codes, records.values
+        while done < n:
+            # How many ties there are depends on the digits alone: drawing more tails changes no chance.
+            tails = draw_words(stream, 64 + (n - done) // 16)
+            done = loops.respond_signed_digits(symbols, digits, tails, done, *held, _kernel(mechanism))
+    else:
+        slots = as_words(np.maximum(records.sizes, l))
+        tails = draw_words(stream, 3 * n)
+        whole = split_words(digits, tails, slots, l, c.keep, c.keep + c.flip, c.fake)
+        symbols = symbols_from_words(mechanism, records, whole)
+    return pack_symbols(mechanism.layout, symbols)
+
+
+def _kernel(mechanism: SignedResponse) -> tuple[Any, ...]:
+    """What compiled loops know of a signed response."""
+    c = mechanism.channel
+    words = (np.uint64(each) for each in (c.keep, c.keep + c.flip, c.fake))
+    return (mechanism.n_keys, mechanism.pairs_per_user, *words)
 
 
 @_from_bytes.register
@@ -181,9 +206,8 @@ def _(mechanism: SignedResponse, records: Records, words: Words) -> Ints:
     if is_compiled(100 * len(records)):
         from keyveil.batch import loops
 
-        chances = (np.uint64(each) for each in (c.keep, c.keep + c.flip, c.fake))
         held = records.offsets, records.codes, records.values
-        symbols: Ints = loops.respond_signed(*held, words, mechanism.n_keys, l, *chances)
+        symbols: Ints = loops.respond_signed(*held, words, _kernel(mechanism))
         return symbols
     slot, dummy, rounding, word = words.T
     codes, values = records.sample(l, slot)

@@ -91,7 +91,8 @@ def tally_files(
 
 def _once(question: Question, parts: Sequence[Part], folder: Path, counted: Summary) -> Summary:
     """The same, with every id counted once."""
-    repeated = repeated_ids([_ids(folder, part) for part in parts])
+    total = counted.tally.n_reports
+    repeated = repeated_ids(lambda: (_ids(folder, part) for part in parts), total)
     if not repeated:
         return counted
     extra = extra_copies(question, repeated, lambda: blocks_of(parts))
@@ -203,8 +204,4 @@ def _read(folder: Path, part: Part, question: Question) -> Partition:
 
 
 def _ids(folder: Path, part: Part) -> Bytes:
-    path = _places(folder, part)[1]
-    if path.stat().st_size == 0:
-        return np.empty((0, REPORT_ID_BYTES), dtype=np.uint8)
-    mapped: Bytes = np.memmap(path, dtype=np.uint8, mode="r").reshape(-1, REPORT_ID_BYTES)
-    return mapped
+    return np.fromfile(_places(folder, part)[1], dtype=np.uint8).reshape(-1, REPORT_ID_BYTES)

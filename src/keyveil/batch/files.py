@@ -80,7 +80,8 @@ def _opened(path: Path) -> Any:
     import pyarrow.parquet
 
     try:
-        table = pyarrow.parquet.ParquetFile(path, memory_map=True, pre_buffer=False)
+        # Read, not mapped: pages of a mapped file count as this process's memory, and grow with the file.
+        table = pyarrow.parquet.ParquetFile(path, memory_map=False, pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
         raise unreadable(path, error) from None
     if COLUMN not in table.schema_arrow.names:

@@ -23,10 +23,8 @@ def draw_trits(out: Array, octets: Array, tails: Array, first: int, low: Any, hi
     used = 0
     for row in range(first, out.shape[0]):
         _compare_trits(octets[row], out[row], np.uint8(low >> np.uint64(56)), np.uint8(high >> np.uint64(56)))
-        ties = _mark_trits(
-            octets[row], marks, np.uint8(low >> np.uint64(56)), np.uint8(high >> np.uint64(56))
-        )
-        if used + ties > tails.size:
+        _mark_trits(octets[row], marks, np.uint8(low >> np.uint64(56)), np.uint8(high >> np.uint64(56)))
+        if used + _ones(flags) > tails.size:
             return row
         for group in range(flags.size):
             if flags[group] == 0:
@@ -55,8 +53,8 @@ def _compare_trits(octets: Array, out: Array, low: Any, high: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _mark_trits(octets: Array, marks: Array, low: Any, high: Any) -> int:
-    """Bit p of a mark where byte p is the highest byte of a threshold; how many there are."""
+def _mark_trits(octets: Array, marks: Array, low: Any, high: Any) -> None:
+    """Bit p of a mark where byte p is the highest byte of a threshold."""
     a, b, c, d = octets[0], octets[1], octets[2], octets[3]
     for byte in range(octets.shape[1]):
         marks[byte] = (
@@ -65,11 +63,6 @@ def _mark_trits(octets: Array, marks: Array, low: Any, high: Any) -> int:
             | np.uint8((c[byte] == low) | (c[byte] == high)) << 2
             | np.uint8((d[byte] == low) | (d[byte] == high)) << 3
         )
-    total = 0
-    for byte in range(octets.shape[1]):
-        mark = marks[byte]
-        total += np.int64(mark & 1) + np.int64(mark >> 1 & 1) + np.int64(mark >> 2 & 1) + np.int64(mark >> 3)
-    return total
 
 
 @njit(cache=True, nogil=True)
@@ -81,8 +74,8 @@ def draw_bits(out: Array, octets: Array, tails: Array, first: int, threshold: An
     top = np.uint8(threshold >> np.uint64(56))
     used = 0
     for row in range(first, out.shape[0]):
-        ties = _compare_bits(octets[row], out[row], marks, top)
-        if used + ties > tails.size:
+        _compare_bits(octets[row], out[row], marks, top)
+        if used + _ones(flags) > tails.size:
             return row
         for group in range(flags.size):
             if flags[group] == 0:
@@ -99,9 +92,8 @@ def draw_bits(out: Array, octets: Array, tails: Array, first: int, threshold: An
 
 
 @njit(cache=True, nogil=True)
-def _compare_bits(octets: Array, out: Array, marks: Array, top: Any) -> int:
-    """Bits of a row as far as the highest byte decides them, marks where it does not; how many."""
-    ties = 0
+def _compare_bits(octets: Array, out: Array, marks: Array, top: Any) -> None:
+    """Bits of a row as far as the highest byte decides them, marks where it does not."""
     for byte in range(out.size):
         out[byte] = marks[byte] = 0
     for place in range(8):
@@ -110,9 +102,18 @@ def _compare_bits(octets: Array, out: Array, marks: Array, top: Any) -> int:
             out[byte] |= np.uint8(plane[byte] < top) << place
         for byte in range(out.size):
             marks[byte] |= np.uint8(plane[byte] == top) << place
-        for byte in range(out.size):
-            ties += np.int64(plane[byte] == top)
-    return ties
+
+
+@njit(cache=True, nogil=True)
+def _ones(words: Array) -> int:
+    """How many bits are set."""
+    total = 0
+    for word in words:
+        word = word - (word >> np.uint64(1) & np.uint64(0x5555555555555555))
+        word = (word & np.uint64(0x3333333333333333)) + (word >> np.uint64(2) & np.uint64(0x3333333333333333))
+        word = word + (word >> np.uint64(4)) & np.uint64(0x0F0F0F0F0F0F0F0F)
+        total += np.int64(word * np.uint64(0x0101010101010101) >> np.uint64(56))
+    return total
 
 
 @njit(cache=True, nogil=True)
@@ -178,32 +179,75 @@ def upper_half(a: Any, b: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def respond_signed(
+def _respond(record: Any, slot: Any, dummy: Any, rounding: Any, word: Any, kernel: Any) -> int:
+    """The symbol of `SignedResponse.perturb` for one record and four words."""
+    start, size, codes, values = record
+    n_keys, l, keep, told, fake = kernel
+    place = np.int64(upper_half(slot, np.uint64(max(size, l))))
+    if place < size:
+        key, value = codes[start + place], values[start + place]
+    else:
+        key, value = n_keys + np.int64(upper_half(dummy, np.uint64(l))), 0.0
+    level = (value + 1.0) * 9223372036854775808.0
+    plus = level >= 18446744073709551616.0 or rounding < np.uint64(level)
+    if word < told:
+        return 2 * key + np.int64((word < keep) != plus)
+    lie = np.int64((word - told) // fake)
+    return lie + 2 * np.int64(lie >= 2 * key)
+
+
+@njit(cache=True, nogil=True)
+def respond_signed(offsets: Array, codes: Array, values: Array, words: Array, kernel: Any) -> Any:
+    """The symbols of `SignedResponse.perturb`, a record and a row of words each.
+
+    `kernel` is n_keys, l, and the words keep, keep + flip, fake.
+    """
+    symbols = np.empty(words.shape[0], dtype=np.int64)
+    for user in range(words.shape[0]):
+        record = offsets[user], offsets[user + 1] - offsets[user], codes, values
+        row = words[user]
+        symbols[user] = _respond(record, row[0], row[1], row[2], row[3], kernel)
+    return symbols
+
+
+@njit(cache=True, nogil=True)
+def _straddles(digit: Any, choices: Any) -> bool:
+    """Whether 16 bits leave open which of some choices a word picks."""
+    after = (digit + np.uint64(1)) * choices - np.uint64(1)
+    return digit * choices >> np.uint64(16) != after >> np.uint64(16)
+
+
+@njit(cache=True, nogil=True)
+def respond_signed_digits(
+    symbols: Array,
+    digits: Array,
+    tails: Array,
+    first: int,
     offsets: Array,
     codes: Array,
     values: Array,
-    words: Array,
-    n_keys: int,
-    l: int,
-    keep: Any,
-    told: Any,
-    fake: Any,
-) -> Any:
-    """The symbols of `SignedResponse.perturb`, a record and a row of words each."""
-    symbols = np.empty(words.shape[0], dtype=np.int64)
-    for user in range(words.shape[0]):
+    kernel: Any,
+) -> int:
+    """The same from digits, see `noise.SPLIT`; how many records are done before the tails run out."""
+    _, l, keep, told, fake = kernel
+    used, low, short, long = 0, np.uint64(0xFFFFFFFF), np.uint64(0xFFFF), np.uint64(48)
+    for user in range(first, symbols.size):
+        if used + 3 > tails.size:
+            return user
         start = offsets[user]
-        size = offsets[user + 1] - start
-        slot = np.int64(upper_half(words[user, 0], np.uint64(max(size, l))))
-        key, value = n_keys + np.int64(upper_half(words[user, 1], np.uint64(l))), 0.0
-        if slot < size:
-            key, value = codes[start + slot], values[start + slot]
-        level = (value + 1.0) * 9223372036854775808.0
-        plus = level >= 18446744073709551616.0 or words[user, 2] < np.uint64(level)
-        word = words[user, 3]
+        size, drawn = offsets[user + 1] - start, digits[user, 0]
+        slot, dummy, word = drawn >> np.uint64(16) & short, drawn & short, drawn & ~low
+        slot_word, dummy_word = slot << long, dummy << long
+        if _straddles(slot, np.uint64(max(size, l))):
+            slot_word, used = slot_word | tails[used] >> np.uint64(16), used + 1
+        if _straddles(dummy, np.uint64(l)):
+            dummy_word, used = dummy_word | tails[used] >> np.uint64(16), used + 1
         if word < told:
-            symbols[user] = 2 * key + np.int64((word < keep) != plus)
+            tied = (word | low) >= told or word < keep <= (word | low)
         else:
-            lie = np.int64((word - told) // fake)
-            symbols[user] = lie + 2 * np.int64(lie >= 2 * key)
-    return symbols
+            tied = (word - told) % fake + low >= fake
+        if tied:
+            word, used = word | tails[used] >> np.uint64(32), used + 1
+        record = start, size, codes, values
+        symbols[user] = _respond(record, slot_word, dummy_word, digits[user, 1], word, kernel)
+    return symbols.size

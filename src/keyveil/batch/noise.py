@@ -37,7 +37,7 @@ def draw_trits(stream: Stream, n: int, length: int, low: int, high: int) -> Byte
     """
     n_bytes = (2 * length + 7) // 8
     octets, last = draw_octets(stream, n, 4, n_bytes), _last(2 * length)
-    if is_compiled(2 * n * 4 * n_bytes):
+    if is_compiled(10 * n * 4 * n_bytes):
         from keyveil.batch import loops
 
         def rows(out: Bytes, drawn: Bytes, tails: Words, first: int) -> int:
@@ -54,7 +54,7 @@ def draw_bits(stream: Stream, n: int, length: int, threshold: int) -> Bytes:
     """N rows of packed bits, each set with chance threshold / 2**64."""
     n_bytes = (length + 7) // 8
     octets, last = draw_octets(stream, n, 8, n_bytes), _last(length)
-    if is_compiled(2 * n * 8 * n_bytes):
+    if is_compiled(10 * n * 8 * n_bytes):
         from keyveil.batch import loops
 
         def rows(out: Bytes, drawn: Bytes, tails: Words, first: int) -> int:
@@ -86,6 +86,41 @@ def draw_numbers(stream: Stream, n: int, length: int, step: int, count: int, bit
             return _numbers_with_numpy(out, drawn, tails, first, table, step, count, bits)
 
     return _fill(stream, np.empty((n, n_bytes), dtype=np.uint8), digits, length * (count + 1) / 2**16, rows)
+
+
+# Where the four words of a signed response begin in two words of digits: 32 bits of the response, 16 of the
+# slot, 16 of the dummy; the rounding is the second word, whole. What 16 or 32 bits leave open tails decide.
+SPLIT = (32, 16, 0)
+
+
+def split_words(digits: Words, tails: Words, slots: Words, l: int, keep: int, told: int, fake: int) -> Words:
+    """The words slot, dummy, rounding, response behind digits; bits that decide nothing are 0."""
+    response, slot, dummy = (digits[:, 0] >> np.uint64(at) for at in SPLIT)
+    slot, dummy = slot & np.uint64(0xFFFF), dummy & np.uint64(0xFFFF)
+    word, low = response << np.uint64(32), np.uint64(0xFFFFFFFF)
+    beyond = (word - np.uint64(told)) % np.uint64(fake) + low >= np.uint64(fake)
+    upto = (word | low >= np.uint64(told)) | ((word < np.uint64(keep)) & (word | low >= np.uint64(keep)))
+    answer = np.where(word < np.uint64(told), upto, beyond)
+    tied = np.stack([_straddles(slot, slots), _straddles(dummy, np.uint64(l)), answer], axis=1)
+    drawn = np.zeros(tied.shape, dtype=np.uint64)
+    drawn[tied] = tails[: int(tied.sum())]
+    long = np.uint64(48)
+    return np.stack(
+        [
+            slot << long | drawn[:, 0] >> np.uint64(16),
+            dummy << long | drawn[:, 1] >> np.uint64(16),
+            digits[:, 1],
+            word | drawn[:, 2] >> np.uint64(32),
+        ],
+        axis=1,
+    )
+
+
+def _straddles(digit: Words, choices: Words | np.uint64) -> NDArray[np.bool_]:
+    """Where 16 bits leave open which of some choices a word picks."""
+    first, last = digit * choices, (digit + np.uint64(1)) * choices - np.uint64(1)
+    open_: NDArray[np.bool_] = first >> np.uint64(16) != last >> np.uint64(16)
+    return open_
 
 
 def _fill(stream: Stream, out: Bytes, drawn: Any, ties: float, rows: Rows) -> Bytes:

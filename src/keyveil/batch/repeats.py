@@ -9,7 +9,7 @@ same for every order and every cut.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,27 +21,28 @@ from keyveil.tally import Tally
 from keyveil.tally.count import Counter
 from keyveil.tally.payloads import Payloads
 
-# Ids sorted at once: 64 MB, and as much again while they are.
-_AT_ONCE = 1 << 22
+# Ids sorted at once: 16 MB, and a few times as much while they are.
+_AT_ONCE = 1 << 20
 
 Halves = NDArray[np.uint64]
 
 
-def repeated_ids(parts: Sequence[Bytes]) -> set[bytes]:
-    """The ids that occur more than once in parts of (n, 16) bytes; memory is bounded whatever n is.
+def repeated_ids(load: Callable[[], Iterable[Bytes]], total: int) -> set[bytes]:
+    """The ids that occur more than once; `load` yields all `total` of them in parts of (n, 16) bytes.
+
+    Memory is bounded whatever their number is: they are loaded once for each million.
 
     >>> ids = np.zeros((3, 16), dtype=np.uint8)
     >>> ids[2] = 7
-    >>> repeated_ids([ids]) == {bytes(16)}
+    >>> repeated_ids(lambda: [ids], total=3) == {bytes(16)}
     True
     """
-    total = sum(len(part) for part in parts)
     n_ranges = -(-total // _AT_ONCE)
     found: set[bytes] = set()
     for number in range(n_ranges):
         # Ids are random; ranges of their first half share them out evenly.
         low, high = ((at << 64) // n_ranges for at in (number, number + 1))
-        some = [_between(part, low, high - 1) for part in parts]
+        some = [_between(part, low, high - 1) for part in load()]
         found |= _repeated(np.concatenate(some))
     return found
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
@@ -66,7 +67,13 @@ def tally_paths(
 def tally_frame(question: Question, frame: DataFrame, *, strict: bool = False) -> Summary:
     """The tally of the reports in a frame, each id once, whatever its partitions are."""
     reports = frame.select(COLUMN)
-    tally, refused = _merged(reports.mapInArrow(_counter(question, strict), _PARTIAL), question)
+    try:
+        tally, refused = _merged(reports.mapInArrow(_counter(question, strict), _PARTIAL), question)
+    except Exception as error:
+        # An executor's refusal arrives inside its trace.
+        if strict and (refusal := re.search(r"report refused \([a-z-]+\): [^\n]*", str(error))):
+            raise TallyError(refusal[0]) from None
+        raise
     repeated = _repeated(reports)
     if repeated.isEmpty():
         return Summary(tally=tally, refused=refused)

@@ -18,7 +18,7 @@ _LANES, _GROUP, _LEVELS = 4, 16, 4
 _MOST = 16**_LEVELS - _GROUP
 # Rows longer than this are read once in order before they are added: sixteen short streams side by
 # side are beyond a core's prefetcher, one long stream is not.
-_STREAMED = 128
+_STREAMED, _AHEAD = 128, 64
 
 
 @intrinsic
@@ -101,8 +101,8 @@ def count_bits(rows: Array, starts: Array, doubled: Array, spare: Array) -> Any:
     whole = starts.size // _GROUP * _GROUP
     read = np.uint64(0)
     for first in range(0, whole, _GROUP):
-        if 8 * width > _STREAMED:
-            for row in range(first, first + _GROUP):
+        if 8 * width > _STREAMED and first % _AHEAD == 0:
+            for row in range(first, min(first + _AHEAD, whole)):
                 read |= _glance(rows, starts[row], width)
         for byte in range(0, 8 * width, 8 * _LANES):
             _add_group(rows, starts, first, byte, sums, 0, width)
