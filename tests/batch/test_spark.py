@@ -30,7 +30,7 @@ def why_not():
     return None
 
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.filterwarnings("default")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
 
 
 @pytest.fixture(scope="module")

@@ -20,11 +20,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keyveil.batch.stream import Bytes, Stream, Words, draw_octets, draw_words
+from keyveil.batch.stream import Bytes, Stream, Words, draw_words
 from keyveil.compiled import is_compiled
 
 # What decides nothing in a table of numbers.
 _TIE = 0xFFFF
+# Random bytes in hand at once.
+_SCRATCH = 1 << 18
 Rows = Callable[[Bytes, Any, Words, int], int]
 
 
@@ -36,7 +38,7 @@ def draw_trits(stream: Stream, n: int, length: int, low: int, high: int) -> Byte
     (2, 2)
     """
     n_bytes = (2 * length + 7) // 8
-    octets, last = draw_octets(stream, n, 4, n_bytes), _last(2 * length)
+    out, last = np.empty((n, n_bytes), dtype=np.uint8), _last(2 * length)
     if is_compiled(10 * n * 4 * n_bytes):
         from keyveil.batch import loops
 
@@ -47,13 +49,13 @@ def draw_trits(stream: Stream, n: int, length: int, low: int, high: int) -> Byte
         def rows(out: Bytes, drawn: Bytes, tails: Words, first: int) -> int:
             return _trits_with_numpy(out, drawn, tails, first, low, high, last)
 
-    return _fill(stream, np.empty((n, n_bytes), dtype=np.uint8), octets, 2 * 4 * n_bytes / 256, rows)
+    return _fill(stream, out, np.empty((1, 4, n_bytes), dtype=np.uint8), 2 * 4 * n_bytes / 256, rows)
 
 
 def draw_bits(stream: Stream, n: int, length: int, threshold: int) -> Bytes:
     """N rows of packed bits, each set with chance threshold / 2**64."""
     n_bytes = (length + 7) // 8
-    octets, last = draw_octets(stream, n, 8, n_bytes), _last(length)
+    out, last = np.empty((n, n_bytes), dtype=np.uint8), _last(length)
     if is_compiled(10 * n * 8 * n_bytes):
         from keyveil.batch import loops
 
@@ -64,15 +66,13 @@ def draw_bits(stream: Stream, n: int, length: int, threshold: int) -> Bytes:
         def rows(out: Bytes, drawn: Bytes, tails: Words, first: int) -> int:
             return _bits_with_numpy(out, drawn, tails, first, threshold, last)
 
-    return _fill(stream, np.empty((n, n_bytes), dtype=np.uint8), octets, 8 * n_bytes / 256, rows)
+    return _fill(stream, out, np.empty((1, 8, n_bytes), dtype=np.uint8), 8 * n_bytes / 256, rows)
 
 
 def draw_numbers(stream: Stream, n: int, length: int, step: int, count: int, bits: int) -> Bytes:
     """N rows of numbers packed in `bits` bits: each of 1 to `count` with chance step / 2**64, else 0."""
     n_bytes = (bits * length + 7) // 8
-    digits = np.empty((n, length), dtype="<u2")
-    stream.fill(digits.view(np.uint8))
-    table = _table(step, count)
+    out, table = np.empty((n, n_bytes), dtype=np.uint8), _table(step, count)
     if is_compiled(10 * n * length):
         from keyveil.batch import loops
 
@@ -85,7 +85,7 @@ def draw_numbers(stream: Stream, n: int, length: int, step: int, count: int, bit
         def rows(out: Bytes, drawn: Any, tails: Words, first: int) -> int:
             return _numbers_with_numpy(out, drawn, tails, first, table, step, count, bits)
 
-    return _fill(stream, np.empty((n, n_bytes), dtype=np.uint8), digits, length * (count + 1) / 2**16, rows)
+    return _fill(stream, out, np.empty((1, length), dtype="<u2"), length * (count + 1) / 2**16, rows)
 
 
 # Where the four words of a signed response begin in two words of digits: 32 bits of the response, 16 of the
@@ -123,15 +123,25 @@ def _straddles(digit: Words, choices: Words | np.uint64) -> NDArray[np.bool_]:
     return open_
 
 
-def _fill(stream: Stream, out: Bytes, drawn: Any, ties: float, rows: Rows) -> Bytes:
-    """All rows, with as many tails as ties need; `ties` is how many a row has on average."""
-    done = 0
-    while done < len(out):
-        mean = ties * (len(out) - done)
-        # Which rows need more than there are depends on the bytes alone, not on the tails: drawing new
-        # tails for them changes no chance.
-        tails = draw_words(stream, int(mean + 8 * math.sqrt(mean)) + 64 + 8 * out.shape[1])
-        done = rows(out, drawn, tails, done)
+def _fill(stream: Stream, out: Bytes, row: Any, ties: float, rows: Rows) -> Bytes:
+    """All rows; `row` has the shape of what one draws, `ties` is how many it has on average.
+
+    What is drawn is used at once and overwritten: it stays in a core's second cache.
+    """
+    at_once = max(1, _SCRATCH // row.nbytes)
+    scratch = np.empty((min(at_once, len(out)), *row.shape[1:]), dtype=row.dtype)
+    for first in range(0, len(out), at_once):
+        part = out[first : first + at_once]
+        drawn = scratch[: len(part)]
+        stream.fill(drawn.view(np.uint8))
+        done, spare = 0, 64
+        while done < len(part):
+            mean = ties * (len(part) - done)
+            # Which rows need more than there are depends on the bytes alone, not on the tails: drawing
+            # new tails for them changes no chance.
+            tails = draw_words(stream, int(mean + 8 * math.sqrt(mean)) + spare)
+            before, done = done, rows(part, drawn, tails, done)
+            spare = 64 if done > before else row.size
     return out
 
 

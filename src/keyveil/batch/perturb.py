@@ -14,8 +14,8 @@ from keyveil.mechanisms import Mechanism
 from keyveil.numerics import WORD_BITS
 from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES, Envelope, public_words
 
-# Random bytes of a block: what stays in a core's second cache.
-_BLOCK_BYTES = 1 << 20
+# Words drawn at once: what stays in a core's second cache; but enough records that numpy's calls cost little.
+_BLOCK_BYTES, _FEWEST = 1 << 20, 4096
 
 
 def perturb_many(
@@ -52,8 +52,8 @@ def _check_words(mechanism: Mechanism) -> None:
 
 
 def blocks_of(mechanism: Mechanism, n: int) -> Iterator[tuple[int, int]]:
-    """How many records are noised at a time: as many as draw about a megabyte."""
-    size = max(16, _BLOCK_BYTES // max(8 * min(mechanism.n_words, 16), mechanism.n_words))
+    """Which records are noised together."""
+    size = max(_FEWEST, _BLOCK_BYTES // (8 * min(mechanism.n_words, 16)))
     return ((first, min(first + size, n)) for first in range(0, n, size))
 
 
