@@ -48,12 +48,12 @@ def load(name: str) -> Any:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Rows as Markdown.
+    """Rows as Markdown; a bar within a cell is escaped.
 
-    >>> print(table(("a", "b"), [(1, "x|y")]))
+    >>> print(table(("a", "b"), [(1, 2)]))
     | a | b |
     |---|---|
-    | 1 | x\\|y |
+    | 1 | 2 |
     """
     lines = [head, ["---"] * len(head), *rows]
     cells = ([str(cell).replace("|", "\\|") for cell in line] for line in lines)
@@ -100,8 +100,8 @@ def _accuracy(best: Mapping[tuple[str, str], Mapping[str, str]]) -> str:
     ]
     head = ("population", "epsilon", "l", "frequency MSE", "times the papers' best", "mean MSE, on [-1, 1]")
     return (
-        "From `bench/results/accuracy.csv`, with the published post-processing: mean squared errors over all keys with the standard error of the "
-        "mean over repeats, at the padding length l that serves this method's frequencies best.\n\n"
+        "From `bench/results/accuracy.csv`, with the published post-processing: mean squared errors over all "
+        "keys, with the standard error of the mean over repeats, at the padding length l that serves this method's frequencies best.\n\n"
         + table(head, rows)
     )
 
@@ -139,7 +139,7 @@ def _variance(method: str) -> str:
         return ""
     head = ("epsilon", "error measured", "error promised", "times that of `bucket`")
     return (
-        "From `bench/results/variance.json`: the same crowd of long records for all (see `bench/variance.py`)."
+        "From `bench/results/variance.json`: one crowd of long records for all (see `bench/variance.py`)."
         "\n\n"
         + table(
             head,
@@ -246,7 +246,8 @@ def error_catalogue() -> str:
     batches = table(("code", "meaning"), ((f"`{code}`", said) for code, said in _OF_BATCHES.items()))
     return (
         f"## Of a request\n\n{requests}\n\n## Of one report in a batch\n\n{reports}\n\n"
-        f"## Of a batch as a whole\n\nThe collector answers `bad-batch`; the detail holds one of these.\n\n{batches}"
+        "## Of a batch as a whole\n\nThe collector answers `bad-batch`; the detail holds one of these.\n\n"
+        f"{batches}"
     )
 
 

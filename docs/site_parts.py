@@ -1,9 +1,9 @@
 """What the pages take from code and results: directives of `conf.py`, and formulas as MathML.
 
-    {measured} pckv-ue      the mechanism's errors, from bench/results
-    {kernel} pckv-ue        its integers at epsilon 1, from the code
-    {methods}               every method, from its registry
-    {error-catalogue}       every refusal, from the collector's own table
+{measured} pckv-ue      the mechanism's errors, from bench/results
+{kernel} pckv-ue        its integers at epsilon 1, from the code
+{methods}               every method, from its registry
+{error-catalogue}       every refusal, from the collector's own table
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def _leave(self: HTML5Translator, node: Any) -> None:
     """Everything was said on the way in."""
 
 
-def _as_restructured_text(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
+def _as_restructured_text(
+    app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]
+) -> None:
     """Docstrings are plain text for a terminal: indented parts become literal, names in backticks code."""
     out: list[str] = []
     literal = False

@@ -118,14 +118,19 @@ def _svg(title: str, across: Axis, up: Axis, lines: Sequence[Line]) -> str:
     parts.append(
         f'<text x="{LEFT + wide / 2:.0f}" y="{HEIGHT - 10}" text-anchor="middle">{across.title}</text>'
     )
-    parts.append(f'<text transform="translate(16 {TOP + high // 2}) rotate(-90)" text-anchor="middle">{up.title}</text>')
+    parts.append(
+        f'<text transform="translate(16 {TOP + high // 2}) rotate(-90)" '
+        f'text-anchor="middle">{up.title}</text>'
+    )
     ends = _apart([(float(y(line.points[-1][1])), place) for place, line in enumerate(lines)])
     for place, line in enumerate(lines):
         colour = COLOURS[place % len(COLOURS)]
         path = " ".join(f"{x(a)},{y(b)}" for a, b in line.points)
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts += [f'<circle cx="{x(a)}" cy="{y(b)}" r="3" fill="{colour}"/>' for a, b in line.points]
-        parts.append(f'<text x="{WIDTH - RIGHT + 10}" y="{ends[place]:.1f}" dy="4" fill="{colour}">{line.name}</text>')
+        parts.append(
+            f'<text x="{WIDTH - RIGHT + 10}" y="{ends[place]:.1f}" dy="4" fill="{colour}">{line.name}</text>'
+        )
     return "\n".join([*parts, "</svg>", ""])
 
 

@@ -1,6 +1,7 @@
 """Pages that are made from tables hold all of them; figures are those of the committed results."""
 
 import json
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -42,7 +43,9 @@ def test_tables_of_a_method_can_be_made(tables, method):
 
 
 def test_measured_numbers_are_those_of_the_results(tables):
-    row = next(r for r in json.loads((ROOT / "bench/results/theory.json").read_text()) if r["mechanism"] == "kvue")
+    row = next(
+        r for r in json.loads((ROOT / "bench/results/theory.json").read_text()) if r["mechanism"] == "kvue"
+    )
     assert f"{row['variance_ratio']:.3f}" in tables.measured("kvue")
 
 
@@ -85,16 +88,15 @@ def test_the_container_is_not_root_and_writes_to_one_volume_only():
     assert "--read-only" in "\n".join(lines)
 
 
-@pytest.mark.timeout(300)
+# Half a minute of work; a busy machine takes longer.
+@pytest.mark.timeout(600)
 def test_the_site_builds_without_a_warning(tmp_path):
-    import subprocess
-
+    build = f"{sys.executable} -m sphinx -W -n --keep-going -q -b html -d {tmp_path}/trees"
     said = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-W", "-n", "--keep-going", "-q", "-b", "html"]
-        + ["-d", str(tmp_path / "trees"), str(ROOT / "docs"), str(tmp_path / "html")],
+        [*build.split(), str(ROOT / "docs"), str(tmp_path / "html")],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=580,
         check=False,
     )
     assert said.returncode == 0, said.stderr
