@@ -101,8 +101,8 @@ def _accuracy(best: Mapping[tuple[str, str], Mapping[str, str]]) -> str:
     head = ("population", "epsilon", "l", "frequency MSE", "times the papers' best", "mean MSE, on [-1, 1]")
     return (
         "From `bench/results/accuracy.csv`, with the published post-processing: mean squared errors over all "
-        "keys, with the standard error of the mean over repeats, at the padding length l that serves this method's frequencies best.\n\n"
-        + table(head, rows)
+        "keys, with the standard error of the mean over repeats, at the padding length l that serves this "
+        "method's frequencies best.\n\n" + table(head, rows)
     )
 
 
