@@ -6,7 +6,7 @@ ARGS ?=
 # Installed packages keep to the tested versions.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test node postgres java bench-check check format lint types imports bench nightly mutants clean
+.PHONY: demo test node postgres java bench-check check format lint types imports docs bench nightly mutants clean
 
 demo: $(VENV)/.demo            ## the whole path, end to end
 	$(BIN)/keyveil demo $(ARGS)
@@ -40,6 +40,9 @@ types: $(VENV)/.dev
 imports: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 
+docs: $(VENV)/.docs            ## the site, in docs/_build/html; a warning is an error
+	$(BIN)/sphinx-build -W -n --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html
+
 bench: $(VENV)/.dev            ## speed and theory against measurement; DATA=folder adds the real data sets
 	$(BIN)/python bench/theory.py
 	$(BIN)/python bench/em_table.py
@@ -64,7 +67,7 @@ nightly: $(VENV)/.dev mutants  ## the slow proofs
 	$(BIN)/python bench/theory.py
 
 clean:
-	rm -rf $(VENV) .bench-venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) .bench-venv docs/_build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 
 $(VENV)/.venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -79,6 +82,10 @@ $(VENV)/.demo: $(VENV)/.venv pyproject.toml constraints.txt
 	$(PIP) --editable '.[collect,cli]'
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/.venv pyproject.toml constraints.txt
+	$(PIP) --editable '.[docs]'
+	@touch $@
+
 $(VENV)/.dev: $(VENV)/.venv pyproject.toml constraints.txt
 	$(PIP) --editable '.[dev]'
-	@touch $@ $(VENV)/.demo
+	@touch $@ $(VENV)/.demo $(VENV)/.docs

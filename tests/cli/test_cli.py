@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-import time
+import resource
 from pathlib import Path
 
 import pytest
@@ -28,9 +28,11 @@ def pairs(tmp_path):
 def test_help_answers_at_once():
     took = []
     for _ in range(5):
-        started = time.perf_counter()
+        # Processor time: what the command itself needs, however busy the machine is.
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         shown = keyveil("--help")
-        took.append(time.perf_counter() - started)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert shown.returncode == 0
     assert all(
         name in shown.stdout for name in ("demo", "mechanisms", "audit", "simulate", "perturb", "reproduce")

@@ -1,0 +1,256 @@
+"""Tables of the documentation, made from the code's own tables and from committed results.
+
+No number on a page about measurements is typed by hand: it is read here, from `bench/results`.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from keyveil.collector.problems import CATALOGUE, REPORT_CODES
+from keyveil.errors import Refusal
+from keyveil.mechanisms import SEVERAL_ROUNDS
+from keyveil.numerics import epsilon_above
+from keyveil.protocols import METHODS, build_protocol
+
+RESULTS = Path(__file__).resolve().parent.parent / "bench" / "results"
+SOURCES = tuple(sorted(path for path in RESULTS.iterdir() if path.suffix in (".csv", ".json")))
+EPSILONS = (0.5, 1.0, 2.0, 4.0)
+OURS = ("auto", "bucket")
+# The crowd of the kernel's table: small enough to read, long enough that padding shows.
+KEYS, PAIRS = 100, 3
+
+# Refusals of a batch as a whole; the collector answers them all with `bad-batch`.
+_OF_BATCHES: Mapping[str, str] = MappingProxyType(
+    {
+        Refusal.TRUNCATED_FRAME.value: "the batch ends within a frame",
+        Refusal.FRAME_TOO_LARGE.value: "a frame claims to be longer than any report",
+        Refusal.TOO_MANY_REPORTS.value: "the batch holds more reports than one batch may",
+    }
+)
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    """The rows of a CSV file of results."""
+    with (RESULTS / name).open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def load(name: str) -> Any:
+    """A JSON file of results."""
+    return json.loads((RESULTS / name).read_text(encoding="utf-8"))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Rows as Markdown; a bar within a cell is escaped.
+
+    >>> print(table(("a", "b"), [(1, 2)]))
+    | a | b |
+    |---|---|
+    | 1 | 2 |
+    """
+    lines = [head, ["---"] * len(head), *rows]
+    cells = ([str(cell).replace("|", "\\|") for cell in line] for line in lines)
+    out = [f"| {' | '.join(line)} |" for line in cells]
+    return "\n".join([out[0], out[1].replace(" ", ""), *out[2:]])
+
+
+def measured(method: str) -> str:
+    """A method's errors on every population of bench/results, beside the best of the papers there."""
+    if method == "auto":
+        return _gains()
+    best: dict[tuple[str, str], dict[str, str]] = {}
+    for row in rows_of("accuracy.csv"):
+        if row["mechanism"].split()[0] != method or row["post"] != "published":
+            continue
+        cell = row["population"], row["epsilon"]
+        if cell not in best or float(row["frequency_mse"]) < float(best[cell]["frequency_mse"]):
+            best[cell] = row
+    parts = []
+    if best:
+        parts.append(_accuracy(best))
+    parts += [part for part in (_theory(method), _variance(method)) if part]
+    return "\n\n".join(parts) or f"`{method}` has no rows in `bench/results`."
+
+
+def _accuracy(best: Mapping[tuple[str, str], Mapping[str, str]]) -> str:
+    leaders: dict[tuple[str, str], float] = defaultdict(lambda: float("inf"))
+    for row in rows_of("accuracy.csv"):
+        if row["mechanism"].split()[0] in OURS or row["post"] != "published":
+            continue
+        cell = row["population"], row["epsilon"]
+        leaders[cell] = min(leaders[cell], float(row["frequency_mse"]))
+    rows = [
+        (
+            population,
+            epsilon,
+            row["length"],
+            _pair(row, "frequency_mse"),
+            f"{float(row['frequency_mse']) / leaders[population, epsilon]:.3g}",
+            _pair(row, "mean_mse"),
+        )
+        for (population, epsilon), row in best.items()
+        if float(epsilon) in EPSILONS
+    ]
+    head = ("population", "epsilon", "l", "frequency MSE", "times the papers' best", "mean MSE, on [-1, 1]")
+    return (
+        "From `bench/results/accuracy.csv`, with the published post-processing: mean squared errors over all "
+        "keys, with the standard error of the mean over repeats, at the padding length l that serves this "
+        "method's frequencies best.\n\n" + table(head, rows)
+    )
+
+
+def _pair(row: Mapping[str, str], column: str) -> str:
+    return f"{float(row[column]):.3g} ± {float(row[column + '_se']):.1g}"
+
+
+def _theory(method: str) -> str:
+    rows = [row for row in load("theory.json") if row["mechanism"] == method]
+    if not rows:
+        return ""
+    head = ("epsilon", "l", "variance measured / promised", "bias in standard errors")
+    return (
+        f"From `bench/results/theory.json`: {rows[0]['users']:,} users, {rows[0]['keys']} keys, the variance "
+        "measured over repeats against the formula.\n\n"
+        + table(
+            head,
+            (
+                (
+                    f"{row['epsilon']:g}",
+                    row["pairs_per_user"],
+                    f"{row['variance_ratio']:.3f} ± {row['variance_ratio_se']:.2g}",
+                    f"{row['bias_in_standard_errors']:.2f}",
+                )
+                for row in rows
+            ),
+        )
+    )
+
+
+def _variance(method: str) -> str:
+    rows = [row for row in load("variance.json") if row["mechanism"] == method]
+    if not rows:
+        return ""
+    head = ("epsilon", "error measured", "error promised", "times that of `bucket`")
+    return (
+        "From `bench/results/variance.json`: one crowd of long records for all (see `bench/variance.py`)."
+        "\n\n"
+        + table(
+            head,
+            (
+                (
+                    f"{row['epsilon']:g}",
+                    f"{row['measured']:.4g} ± {row['measured_se']:.1g}",
+                    f"{row['promised']:.4g}",
+                    f"{row['times_bucket']:g}",
+                )
+                for row in rows
+            ),
+        )
+    )
+
+
+def _gains() -> str:
+    names = {
+        "frequency_mse": "frequency, all keys",
+        "frequency_mse_top": "frequency, top keys",
+        "mean_mse": "mean, all keys",
+        "mean_mse_top": "mean, top keys",
+    }
+    rows = [
+        (
+            row["population"],
+            row["epsilon"],
+            names[row["figure"]],
+            f"`{row['best_paper']}`",
+            f"{float(row['paper']):.3g}",
+            f"{float(row['ours']):.3g}",
+            f"{float(row['gain']):.3g} ± {float(row['gain_se']):.1g}",
+        )
+        for row in rows_of("accuracy_gains.csv")
+        if float(row["epsilon"]) in EPSILONS and row["figure"] in names
+    ]
+    head = ("population", "epsilon", "of what", "best of the papers", "its MSE", "ours", "times less")
+    return (
+        "From `bench/results/accuracy_gains.csv`: `auto` against the best method of the papers, chosen for "
+        "each row after the fact. A number below 1 is a loss.\n\n" + table(head, rows)
+    )
+
+
+def kernel(method: str) -> str:
+    """What a method's first round tells about one key, at four budgets, read off its integers."""
+    rows = []
+    for epsilon in EPSILONS:
+        opening = build_protocol(method, epsilon, n_keys=KEYS, pairs_per_user=PAIRS).start("docs")
+        mechanism = opening.mechanism
+        rows.append(
+            (
+                f"{epsilon:g}",
+                f"{float(mechanism.a):.6f}",
+                f"{float(mechanism.b):.6f}",
+                f"{epsilon_above(mechanism.loss):.6f}",
+                mechanism.layout.n_bytes,
+            )
+        )
+    head = ("epsilon", "a, if sampled", "b, if not", "exact epsilon", "bytes of an answer")
+    which = f"the first round of `{method}`" if method in SEVERAL_ROUNDS else f"`{method}`"
+    return (
+        f"Computed from the code's integers of {which} for {KEYS} keys and l = {PAIRS}: the chance that a "
+        "report speaks for a key, and the loss.\n\n" + table(head, rows)
+    )
+
+
+def methods() -> str:
+    """Every method a campaign can name."""
+    pages = page_of_methods()
+    rows = [
+        (
+            f"[`{name}`]({pages[name]}.md)",
+            method.what,
+            ", ".join(f"`{allocation}`" for allocation in method.allocations) or "-",
+            "yes" if method.gives_distribution else "-",
+        )
+        for name, method in METHODS.items()
+    ]
+    return table(("id", "what it does", "allocations, default first", "distributions"), rows)
+
+
+def page_of_methods() -> dict[str, str]:
+    """Which page of docs/mechanisms tells a method's story."""
+    families = {
+        "privkv": ("privkv", "privkv-em", "privkv-mle"),
+        "privkvm": ("privkvm", "privkvm-plus", "privkvm-virtual"),
+        "baselines": ("krr-harmony", "rappor-harmony", "oue-harmony"),
+        "oracles": ("grr", "oue", "olh"),
+    }
+    homes = {name: page for page, names in families.items() for name in names}
+    return {name: homes.get(name, name) for name in METHODS}
+
+
+def error_catalogue() -> str:
+    """Every refusal: of a request, of one report, of a batch."""
+    requests = table(
+        ("code", "status", "what happened", "what to do"),
+        (
+            (f"`{code}`", entry.status, f"**{entry.title}.** {entry.meaning}", entry.remedy)
+            for code, entry in CATALOGUE.items()
+        ),
+    )
+    reports = table(("code", "meaning"), ((f"`{code}`", said) for code, said in REPORT_CODES.items()))
+    batches = table(("code", "meaning"), ((f"`{code}`", said) for code, said in _OF_BATCHES.items()))
+    return (
+        f"## Of a request\n\n{requests}\n\n## Of one report in a batch\n\n{reports}\n\n"
+        "## Of a batch as a whole\n\nThe collector answers `bad-batch`; the detail holds one of these.\n\n"
+        f"{batches}"
+    )
+
+
+TABLES: Mapping[str, Callable[..., str]] = MappingProxyType(
+    {"measured": measured, "kernel": kernel, "methods": methods, "error-catalogue": error_catalogue}
+)

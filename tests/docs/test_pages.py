@@ -1,0 +1,108 @@
+"""Pages that are made from tables hold all of them; figures are those of the committed results."""
+
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from keyveil.collector.problems import CATALOGUE, REPORT_CODES
+from keyveil.errors import Refusal
+from keyveil.protocols import METHODS
+from keyveil.testing import CHECKS
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def tables(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    yield import_module("page_tables")
+    sys.modules.pop("page_tables")
+
+
+def test_every_method_has_a_page_with_story_kernel_use_and_error(tables):
+    for method, name in tables.page_of_methods().items():
+        text = (ROOT / "docs" / "mechanisms" / f"{name}.md").read_text(encoding="utf-8")
+        assert method in text
+        for part in ("## Story", "## Kernel", "## When ", "## Measured"):
+            assert part in text, f"{name}.md has no {part}"
+
+
+def test_the_index_lists_every_page(tables):
+    index = (ROOT / "docs" / "mechanisms" / "index.md").read_text(encoding="utf-8").splitlines()
+    assert set(tables.page_of_methods().values()) <= set(index)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_tables_of_a_method_can_be_made(tables, method):
+    assert tables.kernel(method).count("\n| ") >= 4
+    assert method in tables.measured(method) or "bench/results" in tables.measured(method)
+
+
+def test_measured_numbers_are_those_of_the_results(tables):
+    row = next(
+        r for r in json.loads((ROOT / "bench/results/theory.json").read_text()) if r["mechanism"] == "kvue"
+    )
+    assert f"{row['variance_ratio']:.3f}" in tables.measured("kvue")
+
+
+def test_the_catalogue_holds_every_code(tables):
+    page = tables.error_catalogue()
+    for code in {*CATALOGUE, *REPORT_CODES, *(refusal.value for refusal in Refusal)}:
+        assert f"`{code}`" in page, f"{code} is not in the catalogue"
+
+
+def test_contributing_explains_every_check():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert [name for name in CHECKS if f"`{name}`" not in text] == []
+
+
+def test_figures_are_current(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    figures = import_module("figures")
+    for name, text in figures.files().items():
+        held = (figures.FOLDER / name).read_text(encoding="utf-8")
+        assert held == text, f"docs/images/{name} is out of date; run python scripts/figures.py"
+
+
+def test_the_container_is_not_root_and_writes_to_one_volume_only():
+    lines = (ROOT / "Containerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    said = [line.split(None, 1) for line in lines if line and not line.startswith("#")]
+    steps = [(word, rest) for word, rest in said]
+    final = steps[max(place for place, (word, _) in enumerate(steps) if word == "FROM") :]
+    users = [rest for word, rest in final if word == "USER"]
+    assert users
+    assert users[-1].partition(":")[0] not in ("0", "root")
+    assert [rest for word, rest in final if word == "VOLUME"] == ["/var/lib/keyveil"]
+    command = json.loads(next(rest for word, rest in final if word == "CMD"))
+    assert command[0] == "serve"
+    assert command[-1].startswith("sqlite:////var/lib/keyveil/")
+    health = next(rest for word, rest in final if word == "HEALTHCHECK")
+    assert "/readyz" in health
+    after_user = [word for word, _ in final[[word for word, _ in final].index("USER") :]]
+    assert "RUN" not in after_user
+    assert "PYTHONDONTWRITEBYTECODE=1" in " ".join(rest for _, rest in final)
+    assert "--read-only" in "\n".join(lines)
+
+
+# Half a minute of work; a busy machine takes longer.
+@pytest.mark.timeout(600)
+def test_the_site_builds_without_a_warning(tmp_path):
+    build = f"{sys.executable} -m sphinx -W -n --keep-going -q -b html -d {tmp_path}/trees"
+    said = subprocess.run(
+        [*build.split(), str(ROOT / "docs"), str(tmp_path / "html")],
+        capture_output=True,
+        text=True,
+        timeout=580,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
+    outside = [
+        page.name
+        for page in (tmp_path / "html").rglob("*.html")
+        if 'src="http' in (text := page.read_text(encoding="utf-8")) or 'rel="stylesheet" href="http' in text
+    ]
+    assert outside == []
