@@ -1,9 +1,9 @@
 """The command as people and scripts meet it: real processes, real exit codes."""
 
 import json
+import resource
 import subprocess
 import sys
-import resource
 from pathlib import Path
 
 import pytest
