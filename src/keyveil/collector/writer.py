@@ -145,7 +145,13 @@ class Writer:
         counts: Counter[str] = Counter()
         for upload in group:
             if upload.problem is None:
-                counts.update({"accepted": upload.n_reports} if upload.statuses is None else upload.statuses)
+                became = (
+                    Counter({"accepted": upload.n_reports})
+                    if upload.statuses is None
+                    else Counter(upload.statuses)
+                )
+                counts.update(became)
+                self._metrics.count_campaign(upload.campaign, became)
         self._metrics.count_reports(counts)
         assert self._loop is not None
         if not self._loop.is_closed():
