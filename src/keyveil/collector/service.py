@@ -460,7 +460,7 @@ class Collector:
             expires_at=known.ends if math.isfinite(known.ends) else None,
             close_at_count=known.terms.close_at_count,
             rounds=rounds,
-            reports=sum(round.reports for round in rounds),
+            reports=sum(one.reports for one in rounds),
             statuses=self.metrics.of_campaign(id),
             noise=noise_per_report(known.campaign),
             z=two_sided_z(),

@@ -1,7 +1,7 @@
 """Sliders: users, keys, epsilon, pairs per user and wanted error; four are given, the fifth is solved for.
 
 Users, epsilon and the error are `keyveil.plan`'s own to solve. How many keys, or how many pairs a user,
-can be asked about follows by halving an interval: more of either is never easier.
+can be asked about is found by halving: the largest number met on the way whose error is small enough.
 """
 
 from __future__ import annotations

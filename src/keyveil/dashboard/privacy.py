@@ -29,6 +29,7 @@ class RoundPromise(msgspec.Struct, frozen=True, kw_only=True):
     purpose: str
     share_of_users: float
     epsilon_exact: float
+    guess_after: str
     method: str
     bytes_per_report: int
 
@@ -129,6 +130,7 @@ def _round(stage: Round, own: Certificate) -> RoundPromise:
         purpose=stage.purpose,
         share_of_users=float(high - low),
         epsilon_exact=own.epsilon,
+        guess_after=_after(own.epsilon),
         method=own.method,
         bytes_per_report=HEADER_BYTES + stage.mechanism.layout.n_bytes,
     )

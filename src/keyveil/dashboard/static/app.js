@@ -138,7 +138,7 @@ export function troubleNode(error, again) {
 
 function drawNav(path) {
   const links = [["/", "Campaigns"], ["/plan", "Plan"], ["/glass", "Glass"]];
-  put(nav, links.map(([to, title]) => h("a", { href: `#${to}`, "aria-current": path === to || (to === "/" && path.startsWith("/c/")) ? "page" : null }, title)));
+  put(nav, links.map(([to, title]) => h("a", { href: `#${to}`, "aria-current": path === to || (to === "/glass" && path.startsWith(to)) || (to === "/" && path.startsWith("/c/")) ? "page" : null }, title)));
 }
 
 // --- token ---

@@ -16,6 +16,17 @@ export async function figure(options) {
   return Plot.plot({ className: "plot", style: { fontSize: "13px" }, ...options(Plot) });
 }
 
+// Seconds that a live chart spans at least, so that its first moments are no full width.
+const SHORTEST = 20;
+
+/** Times of an axis: with seconds over minutes, with a date over days. */
+function clock(ticks) {
+  const span = ticks.at(-1) - ticks[0];
+  const parts = span > 2 * 86400 ? { day: "numeric", month: "short" } : { hour: "2-digit", minute: "2-digit", ...(span < 600 ? { second: "2-digit" } : {}) };
+  const format = new Intl.DateTimeFormat("en-GB", parts);
+  return (seconds) => format.format(new Date(1000 * seconds));
+}
+
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 /**
@@ -31,8 +42,8 @@ export function liveLine({ label, format, signal, fromZero = true }) {
     chart?.destroy();
     const axis = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line"), width: 1 }, font: "12px system-ui, sans-serif" };
     const series = [{}, { label, stroke: colour("blue"), width: 2, fill: `${colour("blue")}22`, points: { show: false } }, { label: "wanted", stroke: colour("orange"), dash: [6, 4], width: 1.5, points: { show: false } }];
-    const scales = { x: { time: true }, y: { range: (_, low, high) => [fromZero ? 0 : low, high > 0 ? high * 1.08 : 1] } };
-    const axes = [{ ...axis, space: 70 }, { ...axis, size: 62, values: (_, ticks) => ticks.map(format) }];
+    const scales = { x: { time: true, range: (_, first, last) => [first, Math.max(last, first + SHORTEST)] }, y: { range: (_, low, high) => [fromZero ? 0 : low, high > 0 ? high * 1.08 : 1] } };
+    const axes = [{ ...axis, space: 80, values: (_, ticks) => ticks.map(clock(ticks)) }, { ...axis, size: 62, values: (_, ticks) => ticks.map(format) }];
     const options = { width: Math.max(240, box.clientWidth), height: 190, cursor: { y: false }, legend: { show: false }, scales, axes, series };
     chart = new globalThis.uPlot(options, data(), box);
   };

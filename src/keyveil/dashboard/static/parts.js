@@ -61,7 +61,7 @@ export const STATUS_WORDS = {
 
 /** Refusals by reason as a table; `counts` by status. */
 export function refusals(counts, words = STATUS_WORDS) {
-  const rows = Object.entries(counts).filter(([status]) => status !== "accepted").sort((a, b) => b[1] - a[1]);
+  const rows = Object.entries(counts).filter(([status, n]) => status !== "accepted" && n > 0).sort((a, b) => b[1] - a[1]);
   if (!rows.length) return h("p", { class: "muted" }, "Nothing was refused.");
   const most = Math.max(...rows.map(([, n]) => n));
   return h("table", { class: "refusals" },

@@ -28,7 +28,7 @@ export async function draw({ content, params: { id }, query, remember, signal })
     }
     try {
       const [one, two] = await Promise.all([Found.fetch(id, "none", signal), Found.fetch(other.value, "none", signal)]);
-      put(result, await compared(one, two, only.value === "differ"));
+      put(result, await compared(one, two, only.value === "differ", content.clientWidth));
     } catch (error) {
       if (signal.aborted) return;
       put(result, h("section", { class: "trouble", role: "alert" }, h("h2", {}, error.title), h("p", {}, error.detail), h("p", {}, h("strong", {}, "What to do: "), error.remedy)));
@@ -65,7 +65,7 @@ export function differences(one, two) {
   return { rows: rows.sort((x, y) => Math.abs(y.z) - Math.abs(x.z)), z };
 }
 
-async function compared(one, two, onlyDiffering) {
+async function compared(one, two, onlyDiffering, width) {
   const { rows, z } = differences(one, two);
   if (!rows.length) return h("section", { class: "empty" }, h("h2", {}, "No key in common"), h("p", {}, one.users && two.users ? "The two campaigns ask about different keys." : "One of the two has no report yet."));
   const differing = rows.filter((row) => row.differs || row.meanDiffers);
@@ -82,22 +82,23 @@ async function compared(one, two, onlyDiffering) {
     h("td", {}, row.differs ? h("strong", {}, row.gap > 0 ? "more" : "fewer") : "not told apart"),
     sameScale && h("td", { class: "number nowrap" }, row.meanGap === null ? "?" : `${signed(value(row.meanGap, meanDigits))} \u00b1 ${value(Z95 * row.meanError, meanDigits)}`),
     sameScale && h("td", {}, row.meanGap === null ? "" : row.meanDiffers ? h("strong", {}, row.meanGap > 0 ? "higher" : "lower") : "not told apart")));
-  const chart = differing.length ? await gapChart(differing.slice(0, 15)) : null;
+  const moved = differing.filter((row) => row.differs).slice(0, 15);
+  const chart = moved.length ? await gapChart(moved, width) : null;
   const columns = ["Key", "This", "That", "Difference, 95 %", "People", ...(sameScale ? ["Mean, difference", "Mean"] : [])];
   return h("div", {},
     h("p", { class: "note", role: "status" }, differing.length ? `${count(differing.length)} of ${count(rows.length)} keys differ.` : `None of ${count(rows.length)} keys can be said to differ.`, ` A key counts as different where the gap exceeds ${z.toFixed(2)} standard errors: so wide that, if nothing differed, not one of all these statements would be wrong 95 of 100 times.`),
     chart,
     h("div", { class: "scroll", role: "region", "aria-label": "Differences", tabindex: 0 }, h("table", { class: "keys" }, h("thead", {}, h("tr", {}, columns.map((title, at) => h("th", { scope: "col", class: [1, 2, 5].includes(at) ? "number" : null }, title)))), h("tbody", {}, body))),
-    rows.length > SHOWN && h("p", { class: "muted" }, `The ${SHOWN} largest differences are shown.`),
-    h("p", { class: "muted" }, "\u201cThis\u201d is the campaign of this page. The noise of two campaigns is independent; where the same people answered both, a true change is seen no less surely than said here."));
+    (onlyDiffering ? differing : rows).length > SHOWN && h("p", { class: "muted" }, `The ${SHOWN} largest differences are shown.`),
+    h("p", { class: "muted" }, "\u201cThis\u201d is the campaign of this page. The noise of the two is independent, so variances add."));
 }
 
-async function gapChart(rows) {
+async function gapChart(rows, width) {
   const data = rows.map((row, at) => ({ at, low: 100 * (row.gap - Z95 * row.error), high: 100 * (row.gap + Z95 * row.error), middle: 100 * row.gap }));
   const label = (at) => { const name = shown(rows[at].name); return name.length > 22 ? `${[...name].slice(0, 20).join("")}\u2026` : name; };
   const drawn = await figure((Plot) => ({
-    width: 720, height: 46 + 22 * rows.length, marginLeft: 175, marginRight: 12, y: { domain: data.map(({ at }) => at) }, x: { label: "difference, % points" }, ariaLabel: "Differences with 95 % intervals; the table below has the numbers",
-    marks: [Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.axisX({ color: "var(--muted)" }), Plot.axisY({ tickFormat: label, tickSize: 0, label: null, color: "var(--ink)" }), Plot.ruleX([0], { stroke: "var(--muted)" }), Plot.ruleY(data, { y: "at", x1: "low", x2: "high", stroke: "var(--orange)", strokeWidth: 5, strokeOpacity: 0.4, strokeLinecap: "round" }), Plot.dot(data, { y: "at", x: "middle", fill: "var(--orange)", r: 4 })],
+    width: Math.min(900, width - 30), height: 58 + 22 * rows.length, marginTop: 6, marginBottom: 44, marginLeft: Math.min(175, width / 3), marginRight: 16, y: { domain: data.map(({ at }) => at) }, x: { label: "difference in people, % points", nice: true }, ariaLabel: "Differences with 95 % intervals; the table below has the numbers",
+    marks: [Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.axisX({ color: "var(--muted)", labelOffset: 38 }), Plot.axisY({ tickFormat: label, tickSize: 0, label: null, color: "var(--ink)" }), Plot.ruleX([0], { stroke: "var(--muted)" }), Plot.ruleY(data, { y: "at", x1: "low", x2: "high", stroke: "var(--orange)", strokeWidth: 5, strokeOpacity: 0.4, strokeLinecap: "round" }), Plot.dot(data, { y: "at", x: "middle", fill: "var(--orange)", r: 4 })],
   }));
-  return h("section", { class: "card" }, h("h2", {}, "What changed"), drawn);
+  return h("section", { class: "card" }, h("h2", {}, "What changed most"), drawn);
 }

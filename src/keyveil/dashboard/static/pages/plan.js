@@ -54,7 +54,7 @@ export async function draw({ content, query, remember, signal }) {
       rows[state.solve].show(answer.solved[state.solve]);
       put(words, sentences(answer, state).map((sentence) => h("li", {}, sentence)));
       put(ranking, rankingTable(answer));
-      put(curve, await curves(answer, state));
+      put(curve, await curves(answer, state, curve.clientWidth));
       draft.choose(answer, state);
     } catch (error) {
       if (asking.signal.aborted || signal.aborted) return;
@@ -87,7 +87,7 @@ export async function draw({ content, query, remember, signal }) {
 }
 
 function skewWords(skew) {
-  return skew === 0 ? "all keys alike" : `key number r is r^\u2212${skew.toFixed(1)} as popular`;
+  return skew === 0 ? "all keys alike" : `the tenth key is ${short(100 * 10 ** -skew)} % as popular as the first`;
 }
 
 /** A number on a slider and in a field, and the choice to solve for it. */
@@ -144,11 +144,11 @@ function rankingTable({ plan }) {
       h("td", { class: "number" }, percent(one.detectable_frequency)), h("td", { class: "number" }, `${Math.round(100 * one.precision_top)} %`), h("td", { class: "number" }, count(one.bits_per_report)))))));
 }
 
-async function curves({ users, curves: lines, plan }, state) {
+async function curves({ users, curves: lines, plan }, state, width) {
   const rows = lines.flatMap(({ label, errors }, line) => users.map((n, at) => ({ line, label, users: n, error: errors[at] }))).filter(({ error }) => error > 0);
   const drawn = await figure((Plot) => ({
-    width: 620, height: 300, marginLeft: 52, x: { type: "log", label: "people" }, y: { type: "log", label: `error of ${state.want}` }, ariaLabel: "Predicted error of every mechanism against the number of people",
-    marks: [Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.gridY({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.axisX({ color: "var(--muted)", tickFormat: "~s", ticks: 6 }), Plot.axisY({ color: "var(--muted)", tickFormat: "~g", ticks: 5 }),
+    width: Math.max(300, width), height: 320, marginLeft: 56, marginBottom: 44, x: { type: "log", label: "people" }, y: { type: "log", label: `error of ${state.want}` }, ariaLabel: "Predicted error of every mechanism against the number of people",
+    marks: [Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.gridY({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.axisX({ color: "var(--muted)", tickFormat: "~s", ticks: 6, labelOffset: 38 }), Plot.axisY({ color: "var(--muted)", tickFormat: "~g", ticks: 5 }),
       Plot.lineY(rows, { x: "users", y: "error", z: "line", stroke: (row) => PALETTE[row.line], strokeWidth: (row) => (row.line ? 1.5 : 3) }),
       plan.wanted_error ? Plot.ruleY([plan.wanted_error], { stroke: "var(--ink)", strokeDasharray: "5 4" }) : null, Plot.dot([{}], { x: plan.choice.users, y: plan.error, r: 6, fill: "var(--ink)" })],
   }));

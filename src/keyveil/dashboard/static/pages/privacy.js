@@ -8,7 +8,8 @@ export async function draw({ content, params: { id }, signal }) {
   content.append(waiting);
   const label = await get(`/v1/campaigns/${id}/privacy`, { signal });
   waiting.remove();
-  content.append(card(label), proof(label), costs(label), h("section", {}, h("h2", {}, "In words"), h("ul", {}, label.words.map((sentence) => h("li", {}, sentence)))));
+  const words = h("section", {}, h("h2", {}, "In words"), h("ul", { class: "words" }, label.words.map((sentence) => h("li", {}, sentence))));
+  content.append(h("div", { class: "label-grid" }, card(label), words), proof(label), costs(label));
 }
 
 function card(label) {
@@ -44,12 +45,10 @@ function proof(label) {
 }
 
 function costs(label) {
-  const rows = label.rounds.map((round) => [label.rounds.length > 1 ? `Round ${round.number}: ${round.purpose}` : "One report", round.epsilon_exact, guess(round.epsilon_exact), round.share_of_users < 1 ? `asked of ${(100 * round.share_of_users).toFixed(0)} % of people` : ""]);
+  const rows = label.rounds.map((round) => [label.rounds.length > 1 ? `Round ${round.number}: ${round.purpose}` : "One report", round.epsilon_exact, round.guess_after, round.share_of_users < 1 ? `asked of ${(100 * round.share_of_users).toFixed(0)} % of people` : ""]);
   if (label.rounds.length > 1) rows.push(["All rounds that one person meets", label.epsilon_exact, label.guess_after, ""]);
   rows.push(["This campaign, if what is held keeps changing", label.epsilon_per_campaign_at_most, label.guess_after_campaign, "the device's own cap"], ["All campaigns, for life", label.epsilon_lifetime_at_most, label.guess_after_lifetime, "the device's own cap"]);
   return h("section", {}, h("h2", {}, "What it can cost"), h("div", { class: "scroll", role: "region", "aria-label": "Costs", tabindex: 0 }, h("table", {},
     h("thead", {}, h("tr", {}, ["", "Epsilon at most", "A guess between two: 50 % becomes at most", ""].map((title) => h(title ? "th" : "td", { scope: title ? "col" : null }, title)))),
     h("tbody", {}, rows.map(([what, epsilon, becomes, note]) => h("tr", {}, h("th", { scope: "row" }, what), h("td", {}, Number(epsilon.toPrecision(8))), h("td", {}, becomes), h("td", { class: "muted" }, note)))))));
 }
-
-const guess = (epsilon) => `${(100 / (1 + Math.exp(-epsilon))).toFixed(1)} %`;

@@ -1,7 +1,7 @@
 import { get, poll, post } from "../api.js";
 import { liveLine } from "../charts.js";
 import { h, nameNode, put, say } from "../dom.js";
-import { count, percent, span, when } from "../format.js";
+import { count, short, span, when } from "../format.js";
 import { confirm, field, refusals, tile, tiles } from "../parts.js";
 
 const KEPT = 2000;
@@ -70,7 +70,7 @@ export async function draw({ content, params: { id }, query, remember, signal, t
     accepted.show(count(now.reports), open ? (speed >= 0.05 ? `${speed < 10 ? speed.toFixed(1) : count(Math.round(speed))} a second` : "none in the last half minute") : "no more are taken");
     refused.show(count(lost), now.statuses.duplicate ? `and ${count(now.statuses.duplicate)} repeats, which is no fault` : "since the collector started");
     const half = halfWidth(now.reports);
-    sure.show(now.noise === null ? "at the end" : half === null ? "?" : `\u00b1${percent(half)}`, now.noise === null ? "rounds differ in what they ask" : "95 % interval");
+    sure.show(now.noise === null ? "at the end" : half === null ? "?" : `\u00b1${short(100 * half)} %`, now.noise === null ? "rounds differ in what they ask" : "95 % interval");
     const goal = needed();
     const closes = open?.closes_at;
     if (!open) left.show("done", "the last round is closed");

@@ -12,6 +12,9 @@ const POSTS = [["none", "unbiased"], ["clip", "clipped to 0 to 100 %"], ["projec
 const EXPORTS = [["csv", "CSV"], ["json", "JSON"], ["parquet", "Parquet"], ["arrow", "Arrow"]];
 const LIARS = 0.01;
 
+/** The width of one of two charts side by side, or of one below the other where there is no room. */
+const halfOf = (width) => (width > 760 ? (width - 60) / 2 : width - 30);
+
 /** What was found: keys ranked with intervals, ties said, noise greyed. */
 export async function draw({ content, params: { id }, query, remember, signal, redraw }) {
   const state = Object.fromEntries(Object.entries({ ...DEFAULTS, q: "" }).map(([name, usual]) => [name, query.get(name) ?? usual]));
@@ -22,11 +25,11 @@ export async function draw({ content, params: { id }, query, remember, signal, r
   }
   const view = new View(found, state, (changes) => remember(changes, DEFAULTS));
   content.append(summary(found, id), sentence(found), view.controls(redraw, id));
-  content.append(await topChart(found, state));
+  content.append(await topChart(found, state, content.clientWidth));
   content.append(view.table());
   const multiples = await distributions(found, id);
   if (multiples) content.append(multiples);
-  addEventListener("theme", async () => content.querySelector(".top-chart")?.replaceWith(await topChart(found, state)), { signal });
+  addEventListener("theme", async () => content.querySelector(".top-chart")?.replaceWith(await topChart(found, state, content.clientWidth)), { signal });
   view.show();
 }
 
@@ -52,16 +55,16 @@ function sentence(found) {
   return h("p", { class: "note ties" }, said.join(" "));
 }
 
-async function topChart(found, state) {
+async function topChart(found, state, width) {
   const codes = [...found.order.slice(0, Math.min(CHART_KEYS, Number(state.top) || CHART_KEYS))].filter((code, at) => at < 5 || !found.isNoise(code));
   const rows = codes.map((code) => ({ code, low: 100 * found.low[code], high: 100 * found.high[code], middle: 100 * found.columns.frequency[code], isNoise: found.isNoise(code) }));
   const label = (code) => { const name = shown(found.columns.key[code]); return name.length > 22 ? `${[...name].slice(0, 20).join("")}\u2026` : name; };
   const longest = Math.max(...codes.map((code) => label(code).length));
-  const common = { height: 46 + 22 * rows.length, marginLeft: Math.min(175, 24 + 7.5 * longest), marginRight: 12 };
+  const common = { height: 58 + 22 * rows.length, marginTop: 6, marginBottom: 44, marginLeft: Math.min(175, 24 + 7.5 * longest), marginRight: 16 };
   const paint = (row) => (row.isNoise ? "var(--faint)" : "var(--blue)");
-  const axis = (Plot, options) => [Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.axisX({ color: "var(--muted)", ...options }), Plot.axisY({ tickFormat: label, tickSize: 0, label: null, color: "var(--ink)" })];
+  const axis = (Plot, options) => [Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.axisX({ color: "var(--muted)", labelOffset: 38, ...options }), Plot.axisY({ tickFormat: label, tickSize: 0, label: null, color: "var(--ink)" })];
   const frequencies = await figure((Plot) => ({
-    ...common, width: 560, y: { domain: codes }, x: { label: "% of people" }, ariaLabel: "Frequencies of the most frequent keys with 95 % intervals; the table below has the numbers",
+    ...common, width: halfOf(width), y: { domain: codes }, x: { label: "% of people" }, ariaLabel: "Frequencies of the most frequent keys with 95 % intervals; the table below has the numbers",
     marks: [...axis(Plot, {}), Plot.ruleX([0], { stroke: "var(--muted)" }), Plot.ruleY(rows, { y: "code", x1: "low", x2: "high", stroke: paint, strokeWidth: 5, strokeOpacity: 0.35, strokeLinecap: "round" }), Plot.dot(rows, { y: "code", x: "middle", fill: paint, r: 4 })],
   }));
   const boxes = [h("div", {}, h("h3", {}, "How many hold it"), frequencies)];
@@ -69,7 +72,7 @@ async function topChart(found, state) {
   if (means.length) {
     const [low, high] = found.value_range;
     boxes.push(h("div", {}, h("h3", {}, "How much, among those who do"), await figure((Plot) => ({
-      ...common, width: 560, y: { domain: codes }, x: { label: "mean value", domain: [low, high] }, ariaLabel: "Mean values of the same keys with 95 % intervals; the table below has the numbers",
+      ...common, width: halfOf(width), y: { domain: codes }, x: { label: "mean value", domain: [low, high] }, ariaLabel: "Mean values of the same keys with 95 % intervals; the table below has the numbers",
       marks: [...axis(Plot, {}), Plot.ruleY(means, { y: "code", x1: "low", x2: "high", stroke: paint, strokeWidth: 5, strokeOpacity: 0.35, strokeLinecap: "round" }), Plot.dot(means.filter(({ middle }) => middle >= low && middle <= high), { y: "code", x: "middle", fill: paint, r: 4 })],
     }))));
   }
@@ -88,7 +91,7 @@ class View {
     this.columns = [
       ["rank", "Rank", "number"], ["key", "Key", ""], ["frequency", "People", "number"], ["low", "95 % interval", ""], ["may", "May rank", "number"],
       ...(found.hasMeans ? [["mean", "Mean", "number"], ["width", "95 % interval", ""]] : []),
-      ...(found.leverage ? [["liars", "1 % liars could make it", ""]] : []),
+      ...(found.leverage ? [["liars", "With 1 % liars", ""]] : []),
     ];
     const clear = [...found.order].filter((code) => !found.isNoise(code));
     const widths = (clear.length ? clear : [...found.order]).map((code) => found.high[code] - found.low[code]).filter(Number.isFinite);
@@ -127,7 +130,7 @@ class View {
       await navigator.clipboard?.writeText(location.href).then(() => put(note, "Address copied; it leads to this view"), () => put(note, "The address above leads to this view"));
     } }, "Copy link");
     return h("div", {}, h("div", { class: "controls" }, field("Search", search), field("Top", top), field("Show", which), field("A page", size), field("Numbers", post)),
-      h("div", { class: "controls exports" }, h("span", { id: "export-label" }, "Save what is shown:"), h("span", { role: "group", "aria-labelledby": "export-label", class: "buttons" }, exports, link, h("button", { type: "button", onclick: () => print() }, "Print")), note));
+      h("div", { class: "controls exports" }, h("span", { id: "export-label" }, "Export the release:"), h("span", { role: "group", "aria-labelledby": "export-label", class: "buttons" }, exports, link, h("button", { type: "button", onclick: () => print() }, "Print")), note));
   }
 
   change(changes) {
@@ -140,7 +143,7 @@ class View {
   table() {
     return h("section", {}, h("h2", {}, "Every key"), this.status,
       h("div", { class: "scroll", role: "region", "aria-label": "Every key", tabindex: 0 }, h("table", { class: "keys" }, h("thead", {}, this.head), this.body)), this.pager,
-      h("p", { class: "muted" }, "People: share of all who were asked. Grey rows cannot be told from keys that nobody holds, looking at all keys together. May rank: the ranks that all keys can have at once, 95 of 100 times.", this.found.leverage ? " The last column: if one device in a hundred lied as well as it can, the estimate could come out anywhere between these; see the health page." : ""));
+      h("p", { class: "muted" }, "People: share of all who were asked. Grey rows cannot be told from keys that nobody holds, looking at all keys together. May rank: the ranks that all keys can have at once, 95 of 100 times.", this.found.leverage ? " With 1 % liars: if one device in a hundred lied as well as it can, the estimate could come out anywhere between these; see the health page." : ""));
   }
 
   show() {
@@ -214,7 +217,7 @@ class View {
     ];
     if (found.hasMeans) {
       const isKnown = found.hasMean(code);
-      cells.push(h("td", { class: "number strong" }, isKnown ? value(columns.mean[code], this.meanDigits) : h("span", { class: "muted" }, columns.mean[code] === null ? "?" : value(columns.mean[code], this.meanDigits))));
+      cells.push(h("td", { class: "number strong" }, isKnown ? value(columns.mean[code], this.meanDigits) : h("span", { class: "muted" }, this.isInRange(columns.mean[code]) ? value(columns.mean[code], this.meanDigits) : "?")));
       cells.push(h("td", { class: "interval" }, isKnown ? [intervalMark(columns.mean_low[code], columns.mean[code], columns.mean_high[code], { from: found.value_range[0], to: found.value_range[1], className: "of-mean" }), h("span", {}, `${value(columns.mean_low[code], this.meanDigits)} to ${value(columns.mean_high[code], this.meanDigits)}`)] : h("span", { class: "muted" }, "anywhere in the range")));
     }
     if (found.leverage) {
@@ -222,6 +225,11 @@ class View {
       cells.push(h("td", { class: "nowrap muted" }, `${percent(reach.low, this.digits)} to ${percent(reach.high, this.digits)}`));
     }
     return h("tr", { class: isNoise ? "noise" : null, dataset: { code } }, cells);
+  }
+
+  /** A mean of which nothing is known may come out anywhere; outside its range it is not worth showing. */
+  isInRange(mean) {
+    return mean !== null && mean >= this.found.value_range[0] && mean <= this.found.value_range[1];
   }
 
   drawPager(page, pages) {
