@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Connection
@@ -109,7 +111,7 @@ def raised(store: str, port: int | None) -> Iterator[Stage]:
         token = _awake(Server(url=url, token=admin)).ask("POST", "/v1/tokens", {"role": "operator"})["token"]
         yield Stage(url, token)
     finally:
-        process.terminate()
+        ours.close()
         process.join(_PATIENCE)
 
 
@@ -130,9 +132,17 @@ def _awake(server: Server) -> Server:
 def _serve(store: str, port: int, told: Connection) -> None:
     from keyveil.collector.serve import serve
 
+    threading.Thread(target=_end_with_parent, args=(told,), daemon=True).start()
     # The collector's log is for operators; here it would stand between the lines of the table.
     with open(os.devnull, "w") as nowhere, redirect_stderr(nowhere):
         _run(serve, store, port, told)
+
+
+def _end_with_parent(told: Connection) -> None:
+    """A demo that was killed leaves no collector behind: its end of the pipe is closed with it."""
+    with suppress(EOFError, OSError):
+        told.recv()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _run(serve: Callable[..., None], store: str, port: int, told: Connection) -> None:

@@ -1,4 +1,4 @@
-import { get } from "../api.js";
+import { get, Trouble } from "../api.js";
 import { figure, intervalMark } from "../charts.js";
 import { h, nameNode, put, shown } from "../dom.js";
 import { Found } from "../found.js";
@@ -31,6 +31,7 @@ export async function draw({ content, params: { id }, query, remember, signal })
       put(result, await compared(one, two, only.value === "differ", content.clientWidth));
     } catch (error) {
       if (signal.aborted) return;
+      if (!(error instanceof Trouble)) throw error;
       put(result, h("section", { class: "trouble", role: "alert" }, h("h2", {}, error.title), h("p", {}, error.detail), h("p", {}, h("strong", {}, "What to do: "), error.remedy)));
     }
   };
@@ -97,7 +98,7 @@ async function gapChart(rows, width) {
   const data = rows.map((row, at) => ({ at, low: 100 * (row.gap - Z95 * row.error), high: 100 * (row.gap + Z95 * row.error), middle: 100 * row.gap }));
   const label = (at) => { const name = shown(rows[at].name); return name.length > 22 ? `${[...name].slice(0, 20).join("")}\u2026` : name; };
   const drawn = await figure((Plot) => ({
-    width: Math.min(900, width - 30), height: 58 + 22 * rows.length, marginTop: 6, marginBottom: 44, marginLeft: Math.min(175, width / 3), marginRight: 16, y: { domain: data.map(({ at }) => at) }, x: { label: "difference in people, % points", nice: true }, ariaLabel: "Differences with 95 % intervals; the table below has the numbers",
+    width: Math.min(900, width - 30), height: 58 + 22 * rows.length, marginTop: 6, marginBottom: 44, marginLeft: Math.min(175, width / 3), marginRight: 16, y: { type: "point", domain: data.map(({ at }) => at) }, x: { label: "difference in people, % points", nice: true }, ariaLabel: "Differences with 95 % intervals; the table below has the numbers",
     marks: [Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.axisX({ color: "var(--muted)", labelOffset: 38 }), Plot.axisY({ tickFormat: label, tickSize: 0, label: null, color: "var(--ink)" }), Plot.ruleX([0], { stroke: "var(--muted)" }), Plot.ruleY(data, { y: "at", x1: "low", x2: "high", stroke: "var(--orange)", strokeWidth: 5, strokeOpacity: 0.4, strokeLinecap: "round" }), Plot.dot(data, { y: "at", x: "middle", fill: "var(--orange)", r: 4 })],
   }));
   return h("section", { class: "card" }, h("h2", {}, "What changed most"), drawn);

@@ -1,4 +1,4 @@
-import { get, token } from "../api.js";
+import { get, token, Trouble } from "../api.js";
 import { figure } from "../charts.js";
 import { h, nameNode, put, say, shown } from "../dom.js";
 import { Found } from "../found.js";
@@ -177,13 +177,14 @@ class Glass {
       const rows = codes.map((code) => ({ code, low: 100 * found.low[code], high: 100 * found.high[code], middle: 100 * found.raw[code], was: before ? 100 * before.raw[code] : null }));
       const label = (code) => { const name = shown(found.columns.key[code]); return name.length > 18 ? `${[...name].slice(0, 16).join("")}\u2026` : name; };
       const drawn = await figure((Plot) => ({
-        width: Math.max(300, this.chart.clientWidth), height: 58 + 24 * rows.length, marginTop: 6, marginBottom: 44, marginLeft: 130, marginRight: 16, y: { domain: codes }, x: { label: "% of people", domain: [Math.min(0, ...rows.map(({ low }) => Math.max(low, -60))), Math.max(...rows.map(({ high }) => Math.min(high, 160)))], clamp: true }, ariaLabel: `Estimates from ${found.users} reports with 95 % intervals`,
+        width: Math.max(300, this.chart.clientWidth), height: 58 + 24 * rows.length, marginTop: 6, marginBottom: 44, marginLeft: 130, marginRight: 16, y: { type: "point", domain: codes }, x: { label: "% of people", domain: [Math.min(0, ...rows.map(({ low }) => Math.max(low, -60))), Math.max(...rows.map(({ high }) => Math.min(high, 160)))], clamp: true }, ariaLabel: `Estimates from ${found.users} reports with 95 % intervals`,
         marks: [Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.axisX({ color: "var(--muted)", labelOffset: 38 }), Plot.axisY({ tickFormat: label, tickSize: 0, label: null, color: "var(--ink)" }), Plot.ruleX([0], { stroke: "var(--muted)" }),
           Plot.ruleY(rows, { y: "code", x1: "low", x2: "high", stroke: "var(--blue)", strokeWidth: 6, strokeOpacity: 0.3, strokeLinecap: "round" }), before ? Plot.dot(rows, { y: "code", x: "was", r: 4, stroke: "var(--orange)" }) : null, Plot.dot(rows, { y: "code", x: "middle", fill: "var(--blue)", r: 4.5 })],
       }));
       put(this.chart, h("p", {}, h("strong", { class: "glass-count" }, count(found.users)), ` ${found.users === 1 ? "report" : "reports"} so far. `, before ? "Rings: before; dots: now." : "", " One report hardly moves it; that is what hides you. ", h("a", { href: `#/c/${this.campaign}/results` }, "All results")), drawn);
     } catch (error) {
       if (this.signal.aborted) return;
+      if (!(error instanceof Trouble)) throw error;
       put(this.chart, h("p", { class: "muted" }, `${error.title ?? "No chart"}. ${error.remedy ?? ""}`));
     }
   }

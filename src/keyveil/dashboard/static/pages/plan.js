@@ -148,7 +148,7 @@ async function curves({ users, curves: lines, plan }, state, width) {
   const rows = lines.flatMap(({ label, errors }, line) => users.map((n, at) => ({ line, label, users: n, error: errors[at] }))).filter(({ error }) => error > 0);
   const drawn = await figure((Plot) => ({
     width: Math.max(300, width), height: 320, marginLeft: 56, marginBottom: 44, x: { type: "log", label: "people" }, y: { type: "log", label: `error of ${state.want}` }, ariaLabel: "Predicted error of every mechanism against the number of people",
-    marks: [Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.gridY({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.axisX({ color: "var(--muted)", tickFormat: "~s", ticks: 6, labelOffset: 38 }), Plot.axisY({ color: "var(--muted)", tickFormat: "~g", ticks: 5 }),
+    marks: [Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.gridY({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.axisX({ color: "var(--muted)", tickFormat: "~s", ticks: width < 500 ? 3 : 6, labelOffset: 38 }), Plot.axisY({ color: "var(--muted)", tickFormat: "~g", ticks: 5 }),
       Plot.lineY(rows, { x: "users", y: "error", z: "line", stroke: (row) => PALETTE[row.line], strokeWidth: (row) => (row.line ? 1.5 : 3) }),
       plan.wanted_error ? Plot.ruleY([plan.wanted_error], { stroke: "var(--ink)", strokeDasharray: "5 4" }) : null, Plot.dot([{}], { x: plan.choice.users, y: plan.error, r: 6, fill: "var(--ink)" })],
   }));

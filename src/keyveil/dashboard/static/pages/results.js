@@ -64,7 +64,7 @@ async function topChart(found, state, width) {
   const paint = (row) => (row.isNoise ? "var(--faint)" : "var(--blue)");
   const axis = (Plot, options) => [Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.axisX({ color: "var(--muted)", labelOffset: 38, ...options }), Plot.axisY({ tickFormat: label, tickSize: 0, label: null, color: "var(--ink)" })];
   const frequencies = await figure((Plot) => ({
-    ...common, width: halfOf(width), y: { domain: codes }, x: { label: "% of people" }, ariaLabel: "Frequencies of the most frequent keys with 95 % intervals; the table below has the numbers",
+    ...common, width: halfOf(width), y: { type: "point", domain: codes }, x: { label: "% of people" }, ariaLabel: "Frequencies of the most frequent keys with 95 % intervals; the table below has the numbers",
     marks: [...axis(Plot, {}), Plot.ruleX([0], { stroke: "var(--muted)" }), Plot.ruleY(rows, { y: "code", x1: "low", x2: "high", stroke: paint, strokeWidth: 5, strokeOpacity: 0.35, strokeLinecap: "round" }), Plot.dot(rows, { y: "code", x: "middle", fill: paint, r: 4 })],
   }));
   const boxes = [h("div", {}, h("h3", {}, "How many hold it"), frequencies)];
@@ -72,7 +72,7 @@ async function topChart(found, state, width) {
   if (means.length) {
     const [low, high] = found.value_range;
     boxes.push(h("div", {}, h("h3", {}, "How much, among those who do"), await figure((Plot) => ({
-      ...common, width: halfOf(width), y: { domain: codes }, x: { label: "mean value", domain: [low, high] }, ariaLabel: "Mean values of the same keys with 95 % intervals; the table below has the numbers",
+      ...common, width: halfOf(width), y: { type: "point", domain: codes }, x: { label: "mean value", domain: [low, high] }, ariaLabel: "Mean values of the same keys with 95 % intervals; the table below has the numbers",
       marks: [...axis(Plot, {}), Plot.ruleY(means, { y: "code", x1: "low", x2: "high", stroke: paint, strokeWidth: 5, strokeOpacity: 0.35, strokeLinecap: "round" }), Plot.dot(means.filter(({ middle }) => middle >= low && middle <= high), { y: "code", x: "middle", fill: paint, r: 4 })],
     }))));
   }
