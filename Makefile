@@ -6,17 +6,21 @@ ARGS ?=
 # Installed packages keep to the tested versions.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test node check format lint types imports bench nightly mutants clean
+.PHONY: demo test node postgres check format lint types imports bench nightly mutants clean
 
 demo: $(VENV)/.demo            ## the whole path, end to end
 	$(BIN)/keyveil demo $(ARGS)
 
-test: $(VENV)/.dev node        ## every test and every example in the documentation strings
+test: $(VENV)/.dev node postgres ## every test and every example in the documentation strings
 	$(BIN)/pytest -q -n 2 -m "not nightly" $(ARGS)
 
 # The JavaScript tests run inside pytest (tests/sdk); this finds Node 18 or newer, or installs it where that is allowed.
 node:
 	@scripts/find_node.sh
+
+# The shared store is tested on a PostgreSQL that the tests start themselves.
+postgres:
+	@scripts/find_postgres.sh
 
 check: format lint types imports test   ## the gate
 
@@ -40,6 +44,7 @@ bench: $(VENV)/.dev            ## speed and theory against measurement; DATA=fol
 	$(BIN)/python bench/accuracy.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python bench/averaging.py
 	$(BIN)/python bench/client.py
+	$(BIN)/python bench/collector.py --overload 60
 	$(BIN)/python bench/speed.py $(if $(DATA),--data $(DATA))
 
 mutants: $(VENV)/.dev          ## plant faults one at a time; the tests must catch each

@@ -1,6 +1,6 @@
-"""Plant ten faults, one at a time, in a copy of the package; the tests must catch each.
+"""Plant faults, one at a time, in a copy of the package; the tests must catch each.
 
-    python scripts/mutants.py            prints "10 of 10 caught" and exits with 0
+    python scripts/mutants.py            prints "16 of 16 caught" and exits with 0
 
 A fault is a replacement in one file. The tests run against the copy and stop at the first failure.
 """
@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # The likeliest to catch a fault come first; the run stops at the first failure.
 FOLDERS = ("numerics", "mechanisms", "simulate", "domain", "report", "tally", "estimate", "audit", "client")
 
+COLLECTOR = ("collector/test_uploads.py", "collector/test_machine.py", "collector/test_roles.py")
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -29,6 +31,7 @@ class Fault:
     file: str
     right: str
     wrong: str
+    folders: tuple[str, ...] = FOLDERS
 
 
 FAULTS = (
@@ -92,6 +95,48 @@ FAULTS = (
         "return up_kept + down_flipped + fake_up, down_kept",
         "return up_kept + up_flipped + fake_up, down_kept",
     ),
+    Fault(
+        "a repeated report counted again",
+        "collector/store/sqlite.py",
+        "fresh = set(ids) - self.known_ids(campaign, ids)",
+        "fresh = set(ids)",
+        COLLECTOR,
+    ),
+    Fault(
+        "a tally that forgets what was there",
+        "collector/commit.py",
+        "delta = unpack(before.cells, question=round.question, n_reports=before.n_reports) + delta",
+        "pass",
+        COLLECTOR,
+    ),
+    Fault(
+        "a report counted after the round's time",
+        "collector/commit.py",
+        "is_open = row is not None and (row.closes_at is None or now < row.closes_at)",
+        "is_open = row is not None",
+        COLLECTOR,
+    ),
+    Fault(
+        "a revoked token that still opens",
+        "collector/commit.py",
+        "if upload.token in dead:",
+        "if upload.token is dead:",
+        COLLECTOR,
+    ),
+    Fault(
+        "a token that opens other campaigns",
+        "collector/tokens.py",
+        "return self.campaign is None or self.campaign == campaign",
+        "return True",
+        COLLECTOR,
+    ),
+    Fault(
+        "a lost answer told as too late",
+        "collector/commit.py",
+        "upload.mark((place,), DUPLICATE if name in counted else status)",
+        "upload.mark((place,), status)",
+        COLLECTOR,
+    ),
 )
 
 
@@ -107,7 +152,7 @@ def is_caught(fault: Fault) -> bool:
         target.write_text(text.replace(fault.right, fault.wrong), encoding="utf-8")
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not nightly"]
         run = subprocess.run(
-            [*command, *(str(ROOT / "tests" / folder) for folder in FOLDERS)],
+            [*command, *(str(ROOT / "tests" / folder) for folder in fault.folders)],
             env={**os.environ, "PYTHONPATH": str(source)},
             cwd=ROOT,
             capture_output=True,

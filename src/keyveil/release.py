@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import math
 from dataclasses import dataclass
@@ -58,8 +57,9 @@ class Release:
 
     def to_csv(self) -> str:
         """The table as CSV; names that a spreadsheet would run are quoted with an apostrophe."""
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
+        lines = _Lines()
+        # A carriage return in a name is quoted only where the line's end has one too.
+        writer = csv.writer(lines, lineterminator="\r\n")
         bins = len(self.metadata.get("bins", ()))
         writer.writerow([*self.columns, *(f"bin_{place}" for place in range(bins))])
         for row in self.rows():
@@ -67,7 +67,7 @@ class Release:
             name = row["key"]
             row["key"] = f"'{name}" if name.startswith(_FORMULA) else name
             writer.writerow("" if cell is None else cell for cell in row.values())
-        return out.getvalue()
+        return "".join(lines)
 
     def to_arrow(self) -> Any:
         """A pyarrow table; the metadata travels in its schema (needs the `analysis` extra)."""
@@ -144,6 +144,13 @@ def _columns(domain: Domain, raw: Estimates, shaped: Estimates) -> dict[str, Any
     if shaped.frequency_top is not None:
         numbers["frequency_top"] = shaped.frequency_top
     return {"key": list(domain.names), **{name: np.asarray(column) for name, column in numbers.items()}}
+
+
+class _Lines(list[str]):
+    """Lines of a CSV file, each with a plain end."""
+
+    def write(self, line: str) -> None:
+        self.append(line.removesuffix("\r\n") + "\n")
 
 
 def _finite(cell: Any) -> Any:

@@ -56,8 +56,12 @@ class Caller:
         self.collector = Collector(
             open_store(store), settings=settings or Settings(tick=3600), clock=clock, log=Log(self.out)
         )
-        self.admin = self.collector.first_token()
-        self.collector.inspect()
+        try:
+            self.admin = self.collector.first_token()
+            self.collector.inspect()
+        except BaseException:
+            self.collector.store.close()
+            raise
         self.app = Application(self.collector)
         self.loop = asyncio.new_event_loop()
         self.life = self.app._lifespan(None)

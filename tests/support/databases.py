@@ -36,7 +36,9 @@ class Database:
             os.chown(self.folder, who.pw_uid, who.pw_gid)
             self.demote = {"user": who.pw_uid, "group": who.pw_gid}
         self.port = _free_port()
-        self.run("initdb", "-D", f"{self.folder}/data", "-U", "keyveil", "-A", "trust", "-E", "UTF8", "--locale=C")
+        self.run(
+            "initdb", "-D", f"{self.folder}/data", "-U", "keyveil", "-A", "trust", "-E", "UTF8", "--locale=C"
+        )
         self.process = None
         self.start()
 
@@ -82,12 +84,9 @@ class Database:
         self.process.wait()
 
     def close(self):
+        # Nothing of it is kept, so nothing need be written down.
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGINT)
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                self.kill()
+            self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -94,24 +94,28 @@ class Application:
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         loop = asyncio.get_running_loop()
         self.writer.start(loop)
-        ticking = loop.create_task(self._tick())
+        settings = self.collector.settings
+        chores = asyncio.gather(
+            self._again_and_again(self.collector.tick, settings.tick),
+            self._again_and_again(self.collector.tidy, settings.tidy),
+        )
         self.collector.log.event("started", store=self.collector.store.kind)
         try:
             yield
         finally:
-            ticking.cancel()
+            chores.cancel()
             with suppress(asyncio.CancelledError):
-                await ticking
+                await chores
             await loop.run_in_executor(None, self.writer.stop)
             self._executor.shutdown()
             self.collector.store.close()
             self.collector.log.event("stopped")
 
-    async def _tick(self) -> None:
+    async def _again_and_again(self, chore: Callable[[], None], seconds: float) -> None:
         while True:
-            await asyncio.sleep(self.collector.settings.tick)
+            await asyncio.sleep(seconds)
             try:
-                await self._work(self.collector.tick)
+                await self._work(chore)
             except Exception as error:
                 self.collector.log.event("fault", where="clock", kind=type(error).__name__)
 

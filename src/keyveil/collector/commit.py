@@ -111,15 +111,16 @@ def _count(
     rows: Bytes = np.frombuffer(joined, dtype=np.uint8).reshape(-1, length)
     ids = ids_of(rows)
     refused = refusals(round.mechanism, rows, tag=known.campaign.tag, round=round.number)
-    # The first of equal ids counts, the others repeat it.
-    first: dict[bytes, int] = {}
-    for row, name in enumerate(ids):
-        if row not in refused:
-            first.setdefault(name, row)
-    fresh = tx.claim_ids(known.no, round.number, list(first))
+    sound = ids if not refused else [name for row, name in enumerate(ids) if row not in refused]
+    fresh = tx.claim_ids(known.no, round.number, list(dict.fromkeys(sound)))
     if len(fresh) == len(ids):
         kept = rows
     else:
+        # The first of equal ids counts, the others repeat it.
+        first: dict[bytes, int] = {}
+        for row, name in enumerate(ids):
+            if row not in refused:
+                first.setdefault(name, row)
         counted = tx.known_ids(known.no, [ids[row] for row in refused]) if refused else set()
         taken = {first[name] for name in fresh}
         kept = rows[sorted(taken)]
@@ -135,7 +136,7 @@ def _count(
     if not len(kept):
         return []
     tx.add_block(known.no, round.number, length, joined)
-    delta = count(round.mechanism, Packed(kept[:, HEADER_BYTES:]), question=round.question)
+    delta = count(round.mechanism, Packed(kept[:, HEADER_BYTES:], is_sound=True), question=round.question)
     before = tx.lock_tally(known.no, round.number)
     if before is not None:
         delta = unpack(before.cells, question=round.question, n_reports=before.n_reports) + delta

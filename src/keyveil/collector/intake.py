@@ -7,9 +7,10 @@ before a byte of it is read. The answer waits for the commit.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,11 +23,15 @@ from keyveil.collector.upload import FRAMED, JSON, Expander, Upload, read_upload
 from keyveil.collector.writer import Writer
 from keyveil.errors import StoreError
 
+T = TypeVar("T")
 PREFIX, SUFFIX = "/v1/campaigns/", "/reports"
 _ID_LENGTH = 64
+_FRAMED, _JSON = FRAMED.encode(), JSON.encode()
 _JSON_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
-# An unread body beyond this is not waited for: the connection is closed.
-_DRAINED = 1 << 16
+# An unread body up to this is let pass, so that the sender keeps its connection; beyond it is closed.
+_DRAINED = 1 << 18
+# JSON beyond this is taken apart away from the event loop.
+_LONG_JSON = 1 << 14
 
 
 class Intake:
@@ -68,36 +73,49 @@ class Intake:
             return
         finally:
             self._budget.give(taken[0])
-        body = _all_accepted(upload.n_reports) if upload.statuses is None else _statuses(upload.statuses)
-        await _answer(send, 200, _JSON_HEADERS, body)
+        if upload.statuses is None:
+            for message in _all_accepted(upload.n_reports):
+                await send(message)
+        else:
+            await _answer(send, 200, _JSON_HEADERS, _statuses(upload.statuses))
 
     async def _read(self, scope: Any, headers: dict[bytes, bytes], receive: Any, taken: list[int]) -> Upload:
         """The upload; what of the budget it uses is noted in `taken`."""
-        known = await self._known(scope["path"][len(PREFIX) : -len(SUFFIX)])
-        credential = await self._credential(headers, known)
+        campaign = scope["path"][len(PREFIX) : -len(SUFFIX)]
+        # What was met before is found without leaving this thread.
+        known = self._collector.book.find(campaign)
+        if known is None:
+            known = await self._work(self._collector.known, campaign)
+        credential = None
+        if b"authorization" in headers:
+            token = bearer(headers[b"authorization"])
+            credential = self._collector.cached(token) or await self._work(self._collector.recognise, token)
+            self._check(credential, known)
+        elif known.terms.uploads != "open":
+            raise Problem("no-token")
         if scope["query_string"]:
             raise Problem("bad-request", "this request has no query parameters")
         if self._collector.now() >= known.ends:
             raise Problem("campaign-expired")
-        kind = (
-            headers.get(b"content-type", FRAMED.encode()).partition(b";")[0].strip().lower().decode("latin-1")
-        )
-        if kind not in (FRAMED, JSON):
-            raise Problem("unsupported-type", f"expected {FRAMED} or {JSON}")
-        expander = self._expander(headers)
+        kind = headers.get(b"content-type", _FRAMED)
+        if kind != _FRAMED:
+            kind = kind.partition(b";")[0].strip().lower()
+            if kind not in (_FRAMED, _JSON):
+                raise Problem("unsupported-type", f"expected {FRAMED} or {JSON}")
+        expander = self._expander(headers) if b"content-encoding" in headers else None
         if self._writer.is_full:
             raise Problem("overloaded", retry_after=self._settings.retry_after)
         body = await self._body(headers, receive, expander, taken)
-        if kind == JSON and len(body) > _DRAINED:
-            made = asyncio.get_running_loop().run_in_executor(
-                self._executor, self._upload, body, kind, known, credential
-            )
-            upload = await made
+        if kind == _JSON and len(body) > _LONG_JSON:
+            upload = await self._work(self._upload, body, JSON, known, credential)
         else:
-            upload = self._upload(body, kind, known, credential)
+            upload = self._upload(body, kind.decode(), known, credential)
         if credential is not None:
             self._rates.spend(credential, upload.n_reports)
         return upload
+
+    async def _work(self, call: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, call, *args)
 
     def _upload(self, body: bytes, kind: str, known: Known, credential: Credential | None) -> Upload:
         return read_upload(
@@ -109,24 +127,7 @@ class Intake:
             most=self._settings.most_reports,
         )
 
-    async def _known(self, id: str) -> Known:
-        known = self._collector.book.find(id)
-        if known is None:
-            loop = asyncio.get_running_loop()
-            known = await loop.run_in_executor(self._executor, self._collector.known, id)
-        return known
-
-    async def _credential(self, headers: dict[bytes, bytes], known: Known) -> Credential | None:
-        header = headers.get(b"authorization")
-        if header is None:
-            if known.terms.uploads == "open":
-                return None
-            raise Problem("no-token")
-        token = bearer(header)
-        credential = self._collector.cached(token)
-        if credential is None:
-            loop = asyncio.get_running_loop()
-            credential = await loop.run_in_executor(self._executor, self._collector.recognise, token)
+    def _check(self, credential: Credential | None, known: Known) -> None:
         if credential is None:
             raise Problem("unknown-token")
         if credential.role is not Role.DEVICE:
@@ -134,7 +135,6 @@ class Intake:
         if not credential.covers(known.id):
             raise Problem("other-campaign")
         self._rates.check(credential)
-        return credential
 
     def _expander(self, headers: dict[bytes, bytes]) -> Expander | None:
         coding = headers.get(b"content-encoding", b"identity").strip().lower()
@@ -236,8 +236,14 @@ async def _answer(send: Any, status: int, headers: list[tuple[bytes, bytes]], bo
 
 
 @lru_cache(maxsize=1024)
-def _all_accepted(count: int) -> bytes:
-    return _statuses(["accepted"] * count)
+def _all_accepted(count: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The messages of an answer that is most often given; servers do not change them."""
+    body = _statuses(["accepted"] * count)
+    headers = [*_JSON_HEADERS, (b"content-length", str(len(body)).encode())]
+    return (
+        {"type": "http.response.start", "status": 200, "headers": headers},
+        {"type": "http.response.body", "body": body},
+    )
 
 
 def _statuses(statuses: list[str]) -> bytes:

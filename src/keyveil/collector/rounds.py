@@ -16,7 +16,7 @@ from keyveil.campaign import Campaign
 from keyveil.collector.store.base import CampaignRow, Reading
 from keyveil.collector.store.cells import unpack
 from keyveil.collector.terms import Terms
-from keyveil.errors import StoreError, TallyError
+from keyveil.errors import StoreError
 from keyveil.protocols import Outcome, Round, Rounds
 from keyveil.report import HEADER_BYTES
 from keyveil.tally import Tally, count
@@ -100,10 +100,7 @@ class Book:
         row = tx.tally(known.no, round.number)
         if row is None or not row.cells:
             return count(round.mechanism, [], question=round.question)
-        try:
-            return unpack(row.cells, question=round.question, n_reports=row.n_reports)
-        except TallyError as error:
-            raise StoreError(str(error), damaged=True) from None
+        return unpack(row.cells, question=round.question, n_reports=row.n_reports)
 
     def _remember(self, row: CampaignRow) -> Known:
         try:

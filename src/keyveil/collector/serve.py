@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import socket
+import sys
 from collections.abc import Callable
 
 import uvicorn
@@ -16,6 +18,9 @@ from keyveil.errors import StoreError
 # Seconds that requests have to end when a stop is asked for; with the last group, under ten in all.
 _GRACE = 6
 _BACKLOG = 4096
+# Seconds that the event loop may keep the interpreter from the writer. Every statement of a transaction
+# takes the lock again; at the default of 5 ms each, a commit waits longer for it than for the disk.
+_SWITCH = 0.001
 
 
 def serve(
@@ -28,26 +33,33 @@ def serve(
     started: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Run until a signal says stop. `show_token` gets the admin token of a first start, once."""
-    listening = _listen(host, port)
-    collector = Collector(open_store(store), settings=settings)
-    token = collector.first_token()
-    if token is not None:
-        show_token(token)
-    collector.inspect()
+    with _listen(host, port) as listening:
+        collector = Collector(open_store(store), settings=settings)
+        token = collector.first_token()
+        if token is not None:
+            show_token(token)
+        collector.inspect()
+        started(f"http://{host}:{listening.getsockname()[1]}")
+        _run(Application(collector), listening)
+
+
+def _run(application: Application, listening: socket.socket) -> None:
     config = uvicorn.Config(
-        Application(collector),
-        loop="uvloop",
-        http="httptools",
+        application,
         lifespan="on",
         ws="none",
         access_log=False,
         log_level="warning",
+        proxy_headers=False,
         server_header=False,
         date_header=False,
         timeout_graceful_shutdown=_GRACE,
         backlog=_BACKLOG,
     )
-    started(f"http://{host}:{listening.getsockname()[1]}")
+    sys.setswitchinterval(_SWITCH)
+    # uvicorn raises the signal that ended it once more; by then everything is done.
+    for ending in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(ending, lambda *_: None)
     uvicorn.Server(config).run(sockets=[listening])
 
 

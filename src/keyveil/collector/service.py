@@ -83,32 +83,44 @@ class Collector:
         self._results: dict[tuple[Any, ...], bytes] = {}
         self._forgotten: set[tuple[int, int]] = set()
         self.damaged: dict[str, str] = {}
-        """Campaign ids, and what is wrong with them."""
+        """Campaign ids (or tables), and what is wrong with them."""
 
     def now(self) -> float:
         """The time; it never runs backwards, so that what was over stays over."""
-        with self._lock:
-            self._latest = max(self._latest, self._clock())
-            return self._latest
+        now = self._clock()
+        if now > self._latest:
+            self._latest = now
+        return self._latest
 
     # --- starting ---
 
     def first_token(self) -> str | None:
         """An admin token where none was ever made; it is shown once."""
-        with self.store.write() as tx:
-            tx.be_alone()
-            if tx.has_admin():
-                return None
-            token, credential = mint(Role.ADMIN, None, now=self.now(), label="made at the first start")
-            tx.add_credential(credential)
-            tx.log(at=self.now(), token=NOBODY, act="token-made", detail=f"{credential.id} admin")
-            return token
+        try:
+            with self.store.write() as tx:
+                tx.be_alone()
+                if tx.has_admin():
+                    return None
+                token, credential = mint(Role.ADMIN, None, now=self.now(), label="made at the first start")
+                tx.add_credential(credential)
+                tx.log(at=self.now(), token=NOBODY, act="token-made", detail=f"{credential.id} admin")
+                return token
+        except StoreError as error:
+            if not error.damaged:
+                raise
+            self.mark_damaged("tokens", str(error))
+            return None
 
     def inspect(self) -> None:
         """Look at every campaign; what cannot be read is named, the rest is served."""
-        self.damaged.clear()
-        with self.store.read() as tx:
-            rows = tx.campaigns()
+        try:
+            with self.store.read() as tx:
+                rows = tx.campaigns()
+        except StoreError as error:
+            if not error.damaged:
+                raise
+            self.mark_damaged("campaigns", str(error))
+            return
         for row in rows:
             try:
                 with self.store.read() as tx:
@@ -116,7 +128,7 @@ class Collector:
                     assert known is not None
                     for opened in tx.rounds(known.no):
                         self.book.tally(tx, known, opened.number)
-            except (StoreError, KeyveilError) as error:
+            except KeyveilError as error:
                 self.mark_damaged(row.id, str(error))
 
     def mark_damaged(self, campaign: str, why: str) -> None:
@@ -362,16 +374,30 @@ class Collector:
             self._close_quietly(growth.campaign, growth.round, why="by count")
 
     def tick(self) -> None:
-        """Close rounds whose time is over, and forget what need not be kept."""
-        now = self.now()
+        """Close rounds whose time is over."""
         with self.store.read() as tx:
-            due = tx.due_rounds(now)
-            campaigns = tx.campaigns()
+            due = tx.due_rounds(self.now())
         for campaign, number in due:
             self._close_quietly(campaign, number, why="by time")
-        for row in campaigns:
-            if row.id not in self.damaged:
-                self._forget(row.id, now)
+
+    def tidy(self) -> None:
+        """Forget what need not be kept, and close rounds whose count was reached when the store was away."""
+        with self.store.read() as tx:
+            campaigns = tx.campaign_ids()
+        for campaign in campaigns:
+            if campaign not in self.damaged:
+                self._close_if_full(self.known(campaign))
+                self._forget(campaign, self.now())
+
+    def _close_if_full(self, known: Known) -> None:
+        limit = known.terms.close_at_count
+        if limit is None:
+            return
+        with self.store.read() as tx:
+            number = _open_number(tx.rounds(known.no))
+            tally = None if number is None else tx.tally(known.no, number)
+        if number is not None and tally is not None and tally.n_reports >= limit:
+            self._close_quietly(known.id, number, why="by count")
 
     def _close_quietly(self, id: str, number: int, *, why: str) -> None:
         try:
@@ -487,14 +513,17 @@ class Collector:
             self.mark_damaged(id, f"block {block.no} of round {number} is damaged")
             raise Problem("campaign-damaged", f"block {block.no} of round {number} is damaged")
 
-        out = tempfile.TemporaryFile()  # noqa: SIM115
         blocks = intact(lambda after: self._blocks(known, number, after), damaged)
-        if form == "frames":
-            write_frames(out, blocks)
-        else:
-            # A Parquet writer closes what it was given the name of, not what it was given.
-            write_parquet(out, known.campaign, number, length, blocks)
-        out.seek(0)
+        out = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            if form == "frames":
+                write_frames(out, blocks)
+            else:
+                write_parquet(out, known.campaign, number, length, blocks)
+            out.seek(0)
+        except BaseException:
+            out.close()
+            raise
         return out
 
     def recount(self, id: str, number: int) -> Recount:
@@ -627,10 +656,18 @@ class Collector:
         )
 
 
+# Beyond these a campaign is a mistake, and would take the collector's time and memory with it.
+_LARGEST = {"pairs_per_user": 100_000, "bins": 4096, "rounds": 1000}
+
+
 def read_campaign(fields: Mapping[str, Any]) -> Campaign:
     """A campaign that somebody sent; it may not name files of this machine."""
     if "keys_file" in fields:
         raise Problem("bad-campaign", "keys_file names a file of yours; send the keys themselves, at $.keys")
+    for field, largest in _LARGEST.items():
+        number = fields.get(field)
+        if isinstance(number, int) and number > largest:
+            raise Problem("bad-campaign", f"{field} must be at most {largest}, at $.{field}")
     try:
         campaign = Campaign.from_fields(fields)
         campaign.canonical_json.encode()

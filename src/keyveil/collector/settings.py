@@ -28,6 +28,8 @@ class Settings:
     retry_after: float = 1.0
     """What a refused upload is told to wait, in seconds."""
     tick: float = 1.0
-    """Seconds between looks at rounds that end by time, and at what retention drops."""
+    """Seconds between looks at rounds that end by time."""
+    tidy: float = 60.0
+    """Seconds between looks at what retention drops."""
     patience: float = 30.0
-    """Seconds that an upload may wait for the store before it is told so."""
+    """Seconds that a body may take to come."""

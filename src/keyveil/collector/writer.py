@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import SimpleQueue
 
 from keyveil.collector.commit import Grown, commit_group
 from keyveil.collector.logs import Log
@@ -43,14 +45,14 @@ class Writer:
     ) -> None:
         self._store, self._book, self._settings = store, book, settings
         self._clock, self._metrics, self._log, self._grown = clock, metrics, log, grown
-        self._queue: deque[Upload] = deque()
-        self._wake = threading.Condition(threading.Lock())
-        self._is_stopping = False
+        # None says that nothing more will come.
+        self._queue: SimpleQueue[Upload | None] = SimpleQueue()
+        self._is_stopping = self._has_ended = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._work, name="keyveil-writer", daemon=True)
         metrics.gauges["keyveil_waiting_uploads"] = (
             "Uploads that wait for the writer.",
-            lambda: len(self._queue),
+            self._queue.qsize,
         )
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -61,12 +63,12 @@ class Writer:
     @property
     def is_full(self) -> bool:
         """Whether an upload would be refused."""
-        return len(self._queue) >= self._settings.waiting_uploads
+        return self._queue.qsize() >= self._settings.waiting_uploads
 
     @property
     def n_waiting(self) -> int:
         """Uploads in the queue."""
-        return len(self._queue)
+        return self._queue.qsize()
 
     def put(self, upload: Upload) -> asyncio.Future[Upload]:
         """The future of an upload that was queued; only called on the loop."""
@@ -77,16 +79,13 @@ class Writer:
         assert self._loop is not None
         done: asyncio.Future[Upload] = self._loop.create_future()
         upload.done = done
-        with self._wake:
-            self._queue.append(upload)
-            self._wake.notify()
+        self._queue.put(upload)
         return done
 
     def stop(self) -> None:
         """Write what waits, then end."""
-        with self._wake:
-            self._is_stopping = True
-            self._wake.notify()
+        self._is_stopping = True
+        self._queue.put(None)
         if self._thread.is_alive():
             self._thread.join()
 
@@ -98,24 +97,32 @@ class Writer:
             grown = self._commit(group)
             self._metrics.committed(time.perf_counter() - started)
             self._answer(group)
-            for growth in grown:
+            self._tell(grown)
+
+    def _tell(self, grown: list[Grown]) -> None:
+        """A round may be complete; whatever happens then, this thread goes on."""
+        for growth in grown:
+            try:
                 self._grown(growth)
+            except Exception as error:
+                self._log.event("fault", where="round", kind=type(error).__name__, campaign=growth.campaign)
 
     def _next_group(self) -> list[Upload]:
         """What waits, up to the size of a group; nothing when it is time to end."""
-        with self._wake:
-            while not self._queue and not self._is_stopping:
-                self._wake.wait()
-            group: list[Upload] = []
-            size = 0
-            while (
-                self._queue
-                and len(group) < self._settings.group_uploads
-                and size < self._settings.group_bytes
-            ):
-                group.append(self._queue.popleft())
-                size += group[-1].size
-            return group
+        limits, size = self._settings, 0
+        group: list[Upload] = []
+        if self._has_ended:
+            return []
+        while not group or (
+            self._queue.qsize() and len(group) < limits.group_uploads and size < limits.group_bytes
+        ):
+            upload = self._queue.get()
+            if upload is None:
+                self._has_ended = True
+                break
+            group.append(upload)
+            size += upload.size
+        return group
 
     def _commit(self, group: Sequence[Upload]) -> list[Grown]:
         try:
@@ -133,7 +140,10 @@ class Writer:
             code = "campaign-damaged" if error.damaged else "store-unavailable"
             time.sleep(_PAUSE)
         except Exception as error:
-            self._log.event("fault", where="writer", kind=type(error).__name__, uploads=len(group))
+            if len(group) > 1:
+                # One upload must not fail its neighbours.
+                return [grown for upload in group for grown in self._commit([upload])]
+            self._log.event("fault", where="writer", kind=type(error).__name__)
             code = "internal"
         for upload in group:
             upload.problem = Problem(
@@ -143,18 +153,22 @@ class Writer:
 
     def _answer(self, group: list[Upload]) -> None:
         counts: Counter[str] = Counter()
+        accepted: dict[str, int] = {}
         for upload in group:
-            if upload.problem is None:
-                became = (
-                    Counter({"accepted": upload.n_reports})
-                    if upload.statuses is None
-                    else Counter(upload.statuses)
-                )
-                counts.update(became)
-                self._metrics.count_campaign(upload.campaign, became)
+            if upload.problem is not None:
+                continue
+            if upload.statuses is None:
+                accepted[upload.campaign] = accepted.get(upload.campaign, 0) + upload.n_reports
+            else:
+                counts.update(upload.statuses)
+                self._metrics.count_campaign(upload.campaign, Counter(upload.statuses))
+        for campaign, n_reports in accepted.items():
+            counts["accepted"] += n_reports
+            self._metrics.count_campaign(campaign, {"accepted": n_reports})
         self._metrics.count_reports(counts)
         assert self._loop is not None
-        if not self._loop.is_closed():
+        # A loop that has ended has nobody left who waits.
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(_deliver, group)
 
 

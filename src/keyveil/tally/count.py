@@ -28,7 +28,7 @@ from keyveil.mechanisms import (
 )
 from keyveil.report import ABSENT, MINUS, PLUS, Envelope, Layout, Row, Symbol, public_word
 from keyveil.tally.hashing import signed_supports, supports
-from keyveil.tally.packed import Packed, bits_of, non_canonical, numbers_of, symbols_of
+from keyveil.tally.packed import Packed, bit_sums, bits_of, non_canonical, numbers_of, symbols_of
 from keyveil.tally.tally import Counts, Tally
 
 # Reports handled at once: keeps the unpacked trits of 6,000 keys within 25 MB.
@@ -61,15 +61,9 @@ def count_answers(mechanism: object, payloads: Sequence[bytes]) -> Cells:
 
 @count_answers.register
 def _(mechanism: SignedUnary, payloads: Sequence[bytes]) -> Cells:
-    plus = np.zeros(mechanism.n_keys, dtype=np.int64)
-    minus = np.zeros_like(plus)
-    packed = _matrix(mechanism.layout, payloads)
-    for place in range(4):
-        trits = (packed >> (2 * place)) & 3
-        width = len(range(place, mechanism.n_keys, 4))
-        plus[place::4] = (trits == PLUS).sum(axis=0)[:width]
-        minus[place::4] = (trits == MINUS).sum(axis=0)[:width]
-    return {"plus": plus, "minus": minus, "asked": np.full_like(plus, len(payloads))}
+    # A canonical trit is one bit: 1 is +, 2 is -.
+    bits = bit_sums(_matrix(mechanism.layout, payloads))[: 2 * mechanism.n_keys].reshape(-1, 2)
+    return {"plus": bits[:, 0], "minus": bits[:, 1], "asked": np.full(mechanism.n_keys, len(payloads))}
 
 
 @count_answers.register
@@ -180,6 +174,8 @@ def _matrix(layout: Layout, payloads: Sequence[bytes]) -> NDArray[np.uint8]:
     """The payloads as rows of bytes; the first that is no answer is refused."""
     if isinstance(payloads, Packed) and payloads.rows.shape[1] == layout.n_bytes:
         packed = payloads.rows
+        if payloads.is_sound:
+            return packed
     else:
         for payload in payloads:
             if len(payload) != layout.n_bytes:

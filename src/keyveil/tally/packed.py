@@ -25,6 +25,9 @@ from keyveil.report import (
 
 Bytes = NDArray[np.uint8]
 
+# Rows whose shifted copies stay in a core's cache, and whose sums fit 16 bits.
+_MANY = 240
+
 
 class Packed(Sequence[bytes]):
     r"""Payloads of one length, a row each; counted without taking them apart.
@@ -34,10 +37,12 @@ class Packed(Sequence[bytes]):
     (2, b'\x03\x04', 1)
     """
 
-    __slots__ = ("rows",)
+    __slots__ = ("is_sound", "rows")
 
-    def __init__(self, rows: Bytes) -> None:
+    def __init__(self, rows: Bytes, *, is_sound: bool = False) -> None:
         self.rows = rows
+        self.is_sound = is_sound
+        """Whether `refusals` found nothing to object to, so that it need not be asked again."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -85,6 +90,29 @@ def non_canonical(layout: Layout, packed: Bytes) -> NDArray[np.bool_]:
     if layout.size == 1 << layout.bits:
         return np.asarray(behind)
     return np.asarray(behind | (numbers_of(layout, bits) >= layout.size).any(axis=1))
+
+
+def bit_sums(packed: Bytes) -> NDArray[np.int64]:
+    """How many rows have each bit, the lowest of the first byte first.
+
+    Half bytes are counters: up to fifteen rows add without a carry into the neighbour.
+
+    >>> bit_sums(np.array([[5], [4]], dtype=np.uint8)).tolist()
+    [1, 0, 2, 0, 0, 0, 0, 0]
+    """
+    n_rows, width = packed.shape
+    total = np.zeros((width, 8), dtype=np.int64)
+    for start in range(0, n_rows, _MANY):
+        part = packed[start : start + _MANY]
+        sums = np.zeros((8, width), dtype=np.uint16)
+        for bit in range(4):
+            halves = (part >> bit) & 0x11
+            for low in range(0, len(part), 15):
+                fifteen = np.add.reduce(halves[low : low + 15], axis=0, dtype=np.uint8)
+                sums[bit] += fifteen & 15
+                sums[bit + 4] += fifteen >> 4
+        total += sums.T
+    return total.ravel()
 
 
 def bits_of(packed: Bytes) -> Bytes:

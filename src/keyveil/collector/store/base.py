@@ -95,6 +95,9 @@ class Reading(Protocol):
     def campaigns(self) -> list[CampaignRow]:
         """All, the oldest first."""
 
+    def campaign_ids(self) -> list[str]:
+        """The ids alone; campaigns may be long."""
+
     def rounds(self, campaign: int) -> list[RoundRow]:
         """The rounds that were opened, in order."""
 

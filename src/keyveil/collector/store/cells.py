@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from keyveil.errors import TallyError
+from keyveil.errors import StoreError
 from keyveil.tally import Tally
 
 _WIDTHS = ("<u1", "<u2", "<u4", "<u8")
@@ -36,7 +36,9 @@ def pack(tally: Tally) -> bytes:
 def unpack(cells: bytes, *, question: str, n_reports: int) -> Tally:
     """The tally that `pack` wrote, or a refusal where a byte has changed."""
     if len(cells) < 4 or zlib.crc32(cells[4:]).to_bytes(4, "little") != cells[:4]:
-        raise TallyError(f"the stored tally of {question[:12]} is damaged: its checksum does not match")
+        raise StoreError(
+            f"the stored tally of {question[:12]} is damaged: its checksum does not match", damaged=True
+        )
     head, _, body = cells[4:].partition(b"\n")
     heads = json.loads(head)
     sizes = [int(np.prod(shape)) * np.dtype(kind).itemsize for _, shape, kind in heads]

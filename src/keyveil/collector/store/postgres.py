@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -114,22 +114,24 @@ class PostgresStore:
         self._url = url
         self._threads = threading.local()
         self._open: set[psycopg.Connection[Any]] = set()
-        self._prepare()
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
 
     @contextmanager
     def write(self) -> Iterator[PostgresTransaction]:
         """All or nothing, durable when the block ends."""
-        with _refusals(), self._connection().transaction():
-            yield PostgresTransaction(self._connection())
+        with self._transaction() as connection:
+            yield PostgresTransaction(connection)
 
     @contextmanager
     def read(self) -> Iterator[PostgresTransaction]:
         """One moment's view."""
-        with _refusals():
-            connection = self._connection()
-            with connection.transaction():
-                connection.execute("set transaction isolation level repeatable read, read only")
-                yield PostgresTransaction(connection)
+        with self._transaction() as connection:
+            connection.execute("set transaction isolation level repeatable read, read only")
+            yield PostgresTransaction(connection)
 
     def backup(self, path: Path) -> None:
         """PostgreSQL has its own."""
@@ -140,6 +142,18 @@ class PostgresStore:
         for connection in list(self._open):
             connection.close()
         self._open.clear()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        """A transaction; a connection that broke while nobody used it is replaced first."""
+        with _refusals(), ExitStack() as stack:
+            connection = self._connection()
+            try:
+                stack.enter_context(connection.transaction())
+            except psycopg.OperationalError:
+                connection = self._connection()
+                stack.enter_context(connection.transaction())
+            yield connection
 
     def _connection(self) -> psycopg.Connection[Any]:
         held: psycopg.Connection[Any] | None = getattr(self._threads, "connection", None)

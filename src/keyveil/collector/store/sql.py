@@ -55,6 +55,10 @@ class SqlTransaction:
         """All, the oldest first."""
         return list(map(_campaign, self._all(f"select {_CAMPAIGN} from campaigns order by no")))  # noqa: S608
 
+    def campaign_ids(self) -> list[str]:
+        """The ids alone; campaigns may be long."""
+        return [row[0] for row in self._all("select id from campaigns order by no")]
+
     def rounds(self, campaign: int) -> list[RoundRow]:
         """The rounds that were opened, in order."""
         rows = self._all(f"select {_ROUND} from rounds where campaign = ? order by number", (campaign,))  # noqa: S608

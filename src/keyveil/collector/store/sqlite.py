@@ -32,8 +32,14 @@ _OWN_TABLES = (
     """create trigger acts_last before delete on acts
     begin select raise(abort, 'acts are never deleted'); end""",
 )
-# Ids asked about in one statement.
-_IDS = 256
+# ?1 ids, joined in ?2, as a table. One statement for all of them: the interpreter's lock is let go and
+# taken again around every step of a statement, and each time the event loop may be before us.
+_EACH = """with recursive
+each_place (at) as (select 0 union all select at + 1 from each_place where at + 1 < ?1),
+each_id (id) as (select substr(?2, 16 * at + 1, 16) from each_place where ?1 > 0)
+"""
+_CLAIM = f"{_EACH} insert into ids (campaign, id, round) select ?3, id, ?4 from each_id"  # noqa: S608
+_KNOWN = f"{_EACH} select ids.id from each_id join ids on ids.campaign = ?3 and ids.id = each_id.id"  # noqa: S608
 
 
 class SqliteTransaction(SqlTransaction):
@@ -66,31 +72,14 @@ class SqliteTransaction(SqlTransaction):
 
     def claim_ids(self, campaign: int, round: int, ids: list[bytes]) -> set[bytes]:
         """Those of the ids, all different, that were not known; they are now."""
-        claim = "insert or ignore into ids (campaign, id, round) values (?, ?, ?)"
-        before = self._connection.total_changes
-        self._connection.execute("savepoint claim")
-        self._connection.executemany(claim, [(campaign, name, round) for name in ids])
-        if self._connection.total_changes - before == len(ids):
-            self._connection.execute("release claim")
-            return set(ids)
-        # Some came before: undo, so that the new ones can be told from them.
-        self._connection.execute("rollback to claim")
-        self._connection.execute("release claim")
         fresh = set(ids) - self.known_ids(campaign, ids)
-        self._connection.executemany(claim, [(campaign, name, round) for name in sorted(fresh)])
+        joined = b"".join(sorted(fresh))
+        self._run(_CLAIM, (len(fresh), joined, campaign, round))
         return fresh
 
     def known_ids(self, campaign: int, ids: list[bytes]) -> set[bytes]:
         """Those of the ids that are known."""
-        question = f"select id from ids where campaign = ? and id in ({', '.join('?' * _IDS)})"  # noqa: S608
-        known: set[bytes] = set()
-        for start in range(0, len(ids), _IDS):
-            part = ids[start : start + _IDS]
-            # The last id fills the places that are left: one statement, prepared once.
-            known.update(
-                row[0] for row in self._all(question, (campaign, *part, *part[-1:] * (_IDS - len(part))))
-            )
-        return known
+        return {row[0] for row in self._all(_KNOWN, (len(ids), b"".join(ids), campaign))}
 
 
 class SqliteStore:
@@ -116,8 +105,9 @@ class SqliteStore:
         self._readers = threading.local()
         self._open: list[sqlite3.Connection] = []
         try:
-            self._writer = self._connect()
-            self._prepare()
+            with _refusals():
+                self._writer = self._connect()
+                self._prepare()
         except BaseException:
             self.close()
             raise
@@ -173,6 +163,8 @@ class SqliteStore:
             self._path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=30
         )
         self._open.append(connection)
+        # A damaged letter must not hide the row it stands in: a damaged campaign shows by its hash.
+        connection.text_factory = lambda text: text.decode("utf-8", "replace")
         connection.execute("pragma cache_size = -65536")
         return connection
 

@@ -1,0 +1,234 @@
+"""Rounds follow from their tallies, are closed once, and end where the offline count ends."""
+
+import asyncio
+import json
+from fractions import Fraction
+
+import pytest
+from collecting import NOW, Caller, make_question
+
+from keyveil.client import Reporter
+from keyveil.protocols import Outcome, Round, replay
+from keyveil.release import release_outcome
+from keyveil.report import to_frames
+
+SEVERAL = {
+    "privkvm": {"rounds": 3, "pairs_per_user": 1},
+    "privkvm-plus": {"pairs_per_user": 1},
+    "privkvm-virtual": {"pairs_per_user": 1},
+    "privkvm-star": {"pairs_per_user": 1},
+    "ks-grr": {},
+    "auto": {"keys": tuple(f"app-{i}" for i in range(12)), "pairs_per_user": 2},
+}
+
+
+def answers(campaign, round, count):
+    device = Reporter(campaign)
+    keys = campaign.keys
+    return [
+        device.report({keys[i % 3]: 50.0, keys[3 + i % 5]: 10.0} if i % 2 else {keys[0]: 55.0}, round)
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize("mechanism", SEVERAL)
+def test_every_protocol_runs_to_its_end(store_url, mechanism):
+    caller = Caller(store_url)
+    campaign = make_question(mechanism, epsilon=3.0, **SEVERAL[mechanism])
+    token = caller.create(campaign)["device_token"]
+    protocol, tallies = campaign.protocol(), []
+    asked = protocol.start(campaign.id)
+    while isinstance(asked, Round):
+        view = caller("GET", f"/v1/campaigns/{campaign.id}").json
+        # What devices are told is the round that the protocol gives offline.
+        assert view["round"] == asked.number
+        told = campaign.device_config(asked)
+        assert {name: view["device_config"][name] for name in told} == json.loads(json.dumps(told))
+        assert [Fraction(end) for end in view["device_config"]["group"]] == list(asked.group)
+        reports = answers(campaign, asked, 60)
+        assert caller.send(campaign, reports, token=token) == ["accepted"] * 60
+        assert caller("GET", f"/v1/campaigns/{campaign.id}/release", token=caller.admin).code == "rounds-left"
+        closed = caller.close_round(campaign, asked.number)
+        assert closed.status == 200, closed
+        late = answers(campaign, asked, 1)
+        assert caller.send(campaign, [*late, reports[0]], token=token) == ["round_closed", "duplicate"]
+        tallies.append(campaign.tally(reports, asked))
+        asked = replay(protocol, campaign.id, tallies)
+        # A collector that starts anew finds the same round.
+        caller.close()
+        admin = caller.admin
+        caller = Caller(store_url)
+        caller.admin = admin
+    assert isinstance(asked, Outcome)
+    answer = caller("GET", f"/v1/campaigns/{campaign.id}/release?post=published", token=caller.admin)
+    offline = release_outcome(campaign, protocol, asked, post="published").to_json()
+    assert answer.body.decode() == offline
+    assert answer.headers["keyveil-state"] == "final"
+    for number, tally in enumerate(tallies, 1):
+        assert caller.collector.tally(campaign.id, number) == tally
+    caller.close()
+
+
+def test_two_operators_who_close_at_once_hear_the_same(caller):
+    campaign = make_question("privkvm", rounds=3, pairs_per_user=1)
+    token = caller.create(campaign)["device_token"]
+    first = campaign.protocol().start(campaign.id)
+    caller.send(campaign, answers(campaign, first, 40), token=token)
+
+    async def both():
+        path = f"/v1/campaigns/{campaign.id}/rounds/1/close"
+        return await asyncio.gather(*(caller.ask("POST", path, token=caller.admin) for _ in range(8)))
+
+    said = [answer.json for answer in caller.loop.run_until_complete(both())]
+    assert all(one == said[0] for one in said)
+    assert said[0]["next_round"] == 2
+    acts = [act.act for act in caller.collector.acts(0).acts]
+    assert acts.count("round-closed") == 1
+    assert len(caller.collector.rounds(campaign.id).rounds) == 2
+
+
+def test_two_processes_who_close_at_once_hear_the_same(database):
+    url = database.fresh()
+    one, two = Caller(url), Caller(url)
+    two.admin = one.admin
+    campaign = make_question("privkvm", rounds=3, pairs_per_user=1)
+    token = one.create(campaign)["device_token"]
+    first = campaign.protocol().start(campaign.id)
+    for caller in (one, two):
+        assert caller.send(campaign, answers(campaign, first, 30), token=token) == ["accepted"] * 30
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(4) as pool:
+        calls = [
+            pool.submit(caller.collector.close, "operator", campaign.id, 1) for caller in (one, two, one, two)
+        ]
+        said = [call.result() for call in calls]
+    assert all(closed == said[0] for closed in said)
+    # The process that did not close it takes reports to the new round, and refuses the old.
+    second = replay(campaign.protocol(), campaign.id, [one.collector.tally(campaign.id, 1)])
+    for caller in (one, two):
+        assert caller.send(campaign, answers(campaign, second, 5), token=token) == ["accepted"] * 5
+        assert caller.send(campaign, answers(campaign, first, 1), token=token) == ["round_closed"]
+    assert one.collector.tally(campaign.id, 2).n_reports == 10
+    one.close()
+    two.close()
+
+
+def test_a_round_ends_by_count(caller):
+    campaign = make_question("privkvm", rounds=2, pairs_per_user=1)
+    token = caller.create(campaign, close_at_count=20)["device_token"]
+    first = campaign.protocol().start(campaign.id)
+    assert caller.send(campaign, answers(campaign, first, 25), token=token) == ["accepted"] * 25
+    for _ in range(100):
+        if caller("GET", f"/v1/campaigns/{campaign.id}").json["round"] == 2:
+            break
+    assert caller.collector.rounds(campaign.id).rounds[0].why == "by count"
+    assert caller.send(campaign, answers(campaign, first, 1), token=token) == ["round_closed"]
+
+
+def test_a_round_ends_by_time_even_if_nobody_looks(store_url):
+    now = [NOW]
+    caller = Caller(store_url, clock=lambda: now[0])
+    campaign = make_question()
+    token = caller.create(campaign, close_after=60)["device_token"]
+    from collecting import make_reports
+
+    assert caller.send(campaign, make_reports(campaign, 2), token=token) == ["accepted"] * 2
+    now[0] += 61
+    assert caller.send(campaign, make_reports(campaign, 1), token=token) == ["round_closed"]
+    caller.collector.tick()
+    view = caller("GET", f"/v1/campaigns/{campaign.id}").json
+    assert (view["state"], view["round"], view["device_config"]) == ("finished", None, None)
+    assert caller.collector.rounds(campaign.id).rounds[0].why == "by time"
+    caller.close()
+
+
+def test_an_empty_round_that_the_next_needs_stays_open(caller):
+    campaign = make_question("ks-grr")
+    token = caller.create(campaign)["device_token"]
+    assert caller.close_round(campaign, 1).code == "round-empty"
+    first = campaign.protocol().start(campaign.id)
+    assert caller.send(campaign, answers(campaign, first, 3), token=token) == ["accepted"] * 3
+    for number in (0, 2, 70000):
+        assert caller.close_round(campaign, number).code == "unknown-round"
+
+
+def test_reports_are_dropped_if_asked_and_ids_stay(store_url):
+    now = [NOW]
+    caller = Caller(store_url, clock=lambda: now[0])
+    campaign = make_question()
+    token = caller.create(campaign, drop_reports=True, replay_days=7)["device_token"]
+    from collecting import make_reports
+
+    reports = make_reports(campaign, 4)
+    caller.send(campaign, reports, token=token)
+    caller.close_round(campaign, 1)
+    before = caller("GET", f"/v1/campaigns/{campaign.id}/release", token=caller.admin).body
+    caller.collector.tidy()
+    export = f"/v1/campaigns/{campaign.id}/rounds/1/reports"
+    assert caller("GET", export, token=caller.admin).code == "reports-dropped"
+    assert caller("GET", f"/v1/campaigns/{campaign.id}/release", token=caller.admin).body == before
+    assert caller.send(campaign, reports[:1], token=token) == ["duplicate"]
+    now[0] += 8 * 86400
+    caller.collector.tidy()
+    # Beyond the window it is no longer known, and still not counted.
+    assert caller.send(campaign, reports[:1], token=token) == ["round_closed"]
+    assert caller.collector.tally(campaign.id, 1).n_reports == 4
+    caller.close()
+
+
+def test_reports_sent_one_by_one_and_at_once_give_one_tally(caller):
+    campaign = make_question("ks-grr", pairs_per_user=2)
+    token = caller.create(campaign)["device_token"]
+    first = campaign.protocol().start(campaign.id)
+    reports = answers(campaign, first, 30)
+    for report in reports[:10]:
+        assert caller.send(campaign, [report], token=token) == ["accepted"]
+    caller.send(campaign, reports[5:], token=token)
+    assert caller.collector.tally(campaign.id, 1) == campaign.tally(reports, first)
+    export = caller("GET", f"/v1/campaigns/{campaign.id}/rounds/1/reports", token=caller.admin).body
+    assert export == to_frames(reports)
+
+
+def test_a_count_that_was_reached_while_closing_failed_closes_later(caller, monkeypatch):
+    campaign = make_question()
+    token = caller.create(campaign, close_at_count=3)["device_token"]
+    from collecting import make_reports
+
+    def fail(*_, **__):
+        raise RuntimeError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(caller.collector, "close", fail)
+        assert caller.send(campaign, make_reports(campaign, 4), token=token) == ["accepted"] * 4
+        # The writer lives on.
+        assert caller.send(campaign, make_reports(campaign, 1), token=token) == ["accepted"]
+    caller.collector.tidy()
+    assert caller("GET", f"/v1/campaigns/{campaign.id}").json["state"] == "finished"
+
+
+def test_one_upload_that_fails_does_not_fail_its_neighbours(caller, monkeypatch):
+    from collecting import make_reports
+
+    from keyveil.collector import commit
+
+    campaign = make_question()
+    token = caller.create(campaign)["device_token"]
+    reports = make_reports(campaign, 6)
+    real = commit.refusals
+
+    def fragile(mechanism, rows, **named):
+        if any(row.tobytes() == reports[3] for row in rows):
+            raise RuntimeError("something nobody thought of")
+        return real(mechanism, rows, **named)
+
+    monkeypatch.setattr(commit, "refusals", fragile)
+
+    async def all_at_once():
+        path = f"/v1/campaigns/{campaign.id}/reports"
+        calls = [caller.ask("POST", path, to_frames([report]), token=token) for report in reports]
+        return await asyncio.gather(*calls)
+
+    answers_ = caller.loop.run_until_complete(all_at_once())
+    assert [answer.status for answer in answers_] == [200, 200, 200, 500, 200, 200]
+    assert caller.collector.tally(campaign.id, 1).n_reports == 5
