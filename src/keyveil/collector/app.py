@@ -335,6 +335,9 @@ class Application:
 
     # --- what the dashboard asks for ---
 
+    async def _about(self, asked: Asked) -> Response:
+        return _json(await self._work(self.collector.about, asked.campaign))
+
     async def _progress(self, asked: Asked) -> Response:
         return _json(await self._work(self.collector.progress, asked.campaign))
 

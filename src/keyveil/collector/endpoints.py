@@ -310,6 +310,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     # --- what the dashboard asks for ---
     Endpoint(
+        name="about",
+        method="GET",
+        path=f"{_CAMPAIGN}/about",
+        summary="The campaign's name, owner, purpose and state.",
+        answers={JSON: m.About},
+        problems=("unknown-campaign", "campaign-damaged"),
+    ),
+    Endpoint(
         name="progress",
         method="GET",
         path=f"{_CAMPAIGN}/progress",

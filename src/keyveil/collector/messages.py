@@ -109,6 +109,18 @@ class RoundClosed(Message, frozen=True):
     device_config: dict[str, Any] | None
 
 
+class About(Message, frozen=True):
+    """A campaign in a few words; unlike the view it does not grow with the keys."""
+
+    id: CampaignId
+    name: str
+    label: str
+    owner: str
+    purpose: str
+    state: Literal["open", "finished", "expired"]
+    uploads: Literal["token", "open"]
+
+
 class Progress(Message, frozen=True):
     """How far a campaign is; what its page shows while devices report."""
 

@@ -21,6 +21,7 @@ from keyveil.collector.changes import Comparison, compare
 from keyveil.collector.commit import Grown
 from keyveil.collector.logs import Log
 from keyveil.collector.messages import (
+    About,
     ActList,
     ActView,
     CampaignCreated,
@@ -468,6 +469,22 @@ class Collector:
                     del self._results[next(iter(self._results))]
                 self._results[name] = packed
         return packed
+
+    def about(self, id: str) -> About:
+        """A campaign in a few words."""
+        known = self.known(id)
+        with self.store.read() as tx:
+            row = tx.campaign(id)
+        assert row is not None
+        return About(
+            id=id,
+            name=known.campaign.name,
+            label=row.label,
+            owner=known.campaign.owner,
+            purpose=known.campaign.purpose,
+            state=self._state(known, row.finished_at),
+            uploads=known.terms.uploads,
+        )
 
     def progress(self, id: str) -> Progress:
         """How far a campaign is."""

@@ -44,6 +44,17 @@ export const token = {
   set: (text) => (text ? sessionStorage.setItem(PLACE, text.trim()) : sessionStorage.removeItem(PLACE)),
 };
 
+/** What is thrown where the collector is not to be reached. */
+export function noAnswer() {
+  setConnected(false);
+  return new Trouble({
+    code: "no-answer",
+    title: "The collector does not answer",
+    detail: "It was stopped, it is being restarted, or the connection is lost.",
+    remedy: "This page goes on by itself as soon as there is an answer. Nothing that was acknowledged is lost.",
+  });
+}
+
 async function ask(path, { method = "GET", body, signal } = {}) {
   const headers = {};
   if (token.get()) headers.authorization = `Bearer ${token.get()}`;
@@ -55,13 +66,7 @@ async function ask(path, { method = "GET", body, signal } = {}) {
     response = await fetch(path, { ...options, signal: signal ? AbortSignal.any([signal, limit]) : limit });
   } catch (error) {
     if (signal?.aborted) throw error;
-    setConnected(false);
-    throw new Trouble({
-      code: "no-answer",
-      title: "The collector does not answer",
-      detail: "It was stopped, it is being restarted, or the connection is lost.",
-      remedy: "This page goes on by itself as soon as there is an answer. Nothing that was acknowledged is lost.",
-    });
+    throw noAnswer();
   }
   setConnected(true);
   if (response.ok) return response;

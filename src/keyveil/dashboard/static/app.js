@@ -1,20 +1,29 @@
 /** The frame: addresses become pages, one at a time; theme, token and connection belong to all of them. */
 
 import { get, onConnection, token, Trouble } from "./api.js";
+import { plotLibrary } from "./charts.js";
 import { h, nameNode, put, say } from "./dom.js";
+import * as campaigns from "./pages/campaigns.js";
+import * as compare from "./pages/compare.js";
+import * as glass from "./pages/glass.js";
+import * as health from "./pages/health.js";
+import * as plan from "./pages/plan.js";
+import * as privacy from "./pages/privacy.js";
+import * as progress from "./pages/progress.js";
+import * as results from "./pages/results.js";
 
 const main = document.getElementById("main");
 const nav = document.getElementById("nav");
 
 const PAGES = [
-  [/^\/$/, "campaigns", "Campaigns"],
-  [/^\/plan$/, "plan", "Plan"],
-  [/^\/glass(?:\/(?<id>[0-9a-f]{64}))?$/, "glass", "Glass"],
-  [/^\/c\/(?<id>[0-9a-f]{64})$/, "progress", "Progress"],
-  [/^\/c\/(?<id>[0-9a-f]{64})\/results$/, "results", "Results"],
-  [/^\/c\/(?<id>[0-9a-f]{64})\/compare$/, "compare", "Compare"],
-  [/^\/c\/(?<id>[0-9a-f]{64})\/privacy$/, "privacy", "Privacy"],
-  [/^\/c\/(?<id>[0-9a-f]{64})\/health$/, "health", "Health"],
+  [/^\/$/, campaigns, "Campaigns"],
+  [/^\/plan$/, plan, "Plan"],
+  [/^\/glass(?:\/(?<id>[0-9a-f]{64}))?$/, glass, "Glass"],
+  [/^\/c\/(?<id>[0-9a-f]{64})$/, progress, "Progress"],
+  [/^\/c\/(?<id>[0-9a-f]{64})\/results$/, results, "Results"],
+  [/^\/c\/(?<id>[0-9a-f]{64})\/compare$/, compare, "Compare"],
+  [/^\/c\/(?<id>[0-9a-f]{64})\/privacy$/, privacy, "Privacy"],
+  [/^\/c\/(?<id>[0-9a-f]{64})\/health$/, health, "Health"],
 ];
 const OF_CAMPAIGN = [["", "Progress"], ["/results", "Results"], ["/compare", "Compare"], ["/privacy", "Privacy"], ["/health", "Health"]];
 
@@ -53,24 +62,22 @@ async function show() {
   leaving.abort();
   const here = (leaving = new AbortController());
   const { path, query } = address();
-  const [found, name, title] = PAGES.map(([pattern, name, title]) => [pattern.exec(path), name, title]).find(([match]) => match) ?? [];
+  const [found, module, title] = PAGES.map(([pattern, ...rest]) => [pattern.exec(path), ...rest]).find(([match]) => match) ?? [];
   drawNav(path);
   if (!found) {
     settle("No such page", [h("h1", { tabindex: -1 }, "No such page"), h("p", {}, "The address leads nowhere. ", h("a", { href: "#/" }, "See the campaigns."))]);
     return;
   }
   const params = { ...found.groups };
-  const content = h("div", { class: `page ${name}` });
+  const content = h("div", { class: "page" });
   put(main, content);
   main.setAttribute("aria-busy", "true");
   document.title = `${title} · keyveil`;
   const page = { content, params, query, remember, signal: here.signal, redraw: show, trouble: (error, again = show) => put(content, troubleNode(error, again)) };
   try {
-    const { draw } = await import(`./pages/${name}.js`);
+    if (params.id && module !== glass) content.append(await campaignHead(params.id, path, here.signal));
     if (here.signal.aborted) return;
-    if (params.id && name !== "glass") content.append(await campaignHead(params.id, path, here.signal));
-    if (here.signal.aborted) return;
-    await draw(page);
+    await module.draw(page);
     if (here.signal.aborted) return;
     settle(title);
   } catch (error) {
@@ -103,15 +110,14 @@ function retryWhenBack(signal) {
 }
 
 async function campaignHead(id, path, signal) {
-  const view = await get(`/v1/campaigns/${id}`, { signal });
-  const said = JSON.parse(view.campaign);
+  const said = await get(`/v1/campaigns/${id}/about`, { signal });
   const base = `#/c/${id}`;
   const tabs = OF_CAMPAIGN.map(([end, title]) => h("a", { href: base + end, "aria-current": `#${path}` === base + end ? "page" : null }, title));
-  if (view.uploads === "open" && view.state === "open") tabs.push(h("a", { href: `#/glass/${id}` }, "Take part"));
+  if (said.uploads === "open" && said.state === "open") tabs.push(h("a", { href: `#/glass/${id}` }, "Take part"));
   document.title = `${said.name.slice(0, 60)} · keyveil`;
   return h("header", { class: "campaign-head" },
     h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Campaigns"), " / "),
-    h("h1", { tabindex: -1 }, nameNode(said.name, "bdi"), " ", h("span", { class: `badge ${view.state}` }, view.state)),
+    h("h1", { tabindex: -1 }, nameNode(said.name, "bdi"), " ", h("span", { class: `badge ${said.state}` }, said.state)),
     said.purpose && h("p", { class: "muted" }, "Asked by ", nameNode(said.owner), " to ", nameNode(said.purpose), "."),
     h("nav", { class: "tabs", "aria-label": "This campaign" }, tabs));
 }
@@ -220,7 +226,8 @@ addEventListener("hashchange", async () => {
   scrollTo(0, 0);
 });
 
-drawWho();
 drawTheme();
 await show();
 drawWho();
+// What the next page will need is fetched while nobody waits, so that it is there if the collector is not.
+setTimeout(() => plotLibrary().catch(() => {}), 500);

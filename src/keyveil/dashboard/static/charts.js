@@ -1,19 +1,27 @@
 /** Charts by others' hands, in this page's colours: uPlot comes with the page, Plot when the first is drawn. */
 
+import { noAnswer } from "./api.js";
 import { h } from "./dom.js";
 
 let plotting;
 
 /** Observable Plot, with d3 below it. */
 export function plotLibrary() {
-  plotting ??= import("./vendor/d3.min.js").then(() => import("./vendor/plot.min.js")).then(() => globalThis.Plot);
+  plotting ??= import("./vendor/d3.min.js").then(() => import("./vendor/plot.min.js")).then(() => globalThis.Plot).catch(() => {
+    plotting = undefined;
+    throw noAnswer();
+  });
   return plotting;
 }
 
 /** A figure of Plot's. `className` is fixed because the page's policy names the style's hash. */
 export async function figure(options) {
   const Plot = await plotLibrary();
-  return Plot.plot({ className: "plot", style: { fontSize: "13px" }, ...options(Plot) });
+  const drawn = Plot.plot({ className: "plot", style: { fontSize: "13px" }, ...options(Plot) });
+  // One picture with one name; Plot names its parts too, which a group without a role may not have.
+  drawn.setAttribute("role", "img");
+  for (const part of drawn.querySelectorAll("g[aria-label]")) part.removeAttribute("aria-label");
+  return drawn;
 }
 
 // Seconds that a live chart spans at least, so that its first moments are no full width.

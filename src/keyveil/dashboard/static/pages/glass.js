@@ -44,7 +44,7 @@ async function openCampaign(signal) {
   if (!token.get()) return null;
   const { campaigns } = await get("/v1/campaigns", { signal });
   for (const one of campaigns.filter(({ state }) => state === "open").reverse().slice(0, 20)) {
-    if ((await get(`/v1/campaigns/${one.id}`, { signal })).uploads === "open") return one.id;
+    if ((await get(`/v1/campaigns/${one.id}/about`, { signal })).uploads === "open") return one.id;
   }
   return null;
 }

@@ -42,14 +42,14 @@ export async function draw({ content, query, remember, signal }) {
   };
   const ask = async () => {
     asking.abort();
-    asking = new AbortController();
+    const mine = (asking = new AbortController());
     const body = { solve: state.solve, want: state.want, skew: state.skew };
     for (const name of NAMES) body[name] = state[name];
     remember({ ...body }, { solve: "error", want: "frequency", skew: 1, ...Object.fromEntries(NAMES.map((name) => [name, SLIDERS[name].usual])) });
     content.setAttribute("aria-busy", "true");
     try {
-      const answer = await post("/v1/plan", body, { signal: asking.signal });
-      if (signal.aborted) return;
+      const answer = await post("/v1/plan", body, { signal: mine.signal });
+      if (mine.signal.aborted) return;
       state[state.solve] = answer.solved[state.solve];
       rows[state.solve].show(answer.solved[state.solve]);
       put(words, sentences(answer, state).map((sentence) => h("li", {}, sentence)));
@@ -57,11 +57,11 @@ export async function draw({ content, query, remember, signal }) {
       put(curve, await curves(answer, state, curve.clientWidth));
       draft.choose(answer, state);
     } catch (error) {
-      if (asking.signal.aborted || signal.aborted) return;
+      if (mine.signal.aborted) return;
       if (!(error instanceof Trouble)) throw error;
       put(words, h("li", { class: "wrong" }, error.code === "no-plan" ? error.detail : `${error.title}. ${error.detail} ${error.remedy}`));
     } finally {
-      content.removeAttribute("aria-busy");
+      if (mine === asking) content.removeAttribute("aria-busy");
     }
   };
   const choose = (name) => {
