@@ -6,12 +6,12 @@ ARGS ?=
 # Installed packages keep to the tested versions.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test node postgres check format lint types imports bench nightly mutants clean
+.PHONY: demo test node chromium postgres check format lint types imports bench nightly mutants clean
 
 demo: $(VENV)/.demo            ## the whole path, end to end
 	$(BIN)/keyveil demo $(ARGS)
 
-test: $(VENV)/.dev node postgres ## every test and every example in the documentation strings
+test: $(VENV)/.dev node chromium postgres ## every test and every example in the documentation strings
 	$(BIN)/pytest -q -n 2 -m "not nightly" $(ARGS)
 
 # The JavaScript tests run inside pytest (tests/sdk); this finds Node 18 or newer, or installs it where that is allowed.
@@ -21,6 +21,10 @@ node:
 # The shared store is tested on a PostgreSQL that the tests start themselves.
 postgres:
 	@scripts/find_postgres.sh
+
+# The dashboard's tests drive a real browser (tests/dashboard).
+chromium:
+	@scripts/find_chromium.sh
 
 check: format lint types imports test   ## the gate
 
@@ -67,7 +71,7 @@ $(VENV)/.venv:
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.venv pyproject.toml constraints.txt
-	$(PIP) --editable '.[collect,cli]'
+	$(PIP) --editable '.[server]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.venv pyproject.toml constraints.txt

@@ -9,8 +9,9 @@ from serving import Process
 KEYS = tuple(f"key {letter}" for letter in "abcdefghij")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
+    """Chromium; for a module at a time, because its driver keeps an event loop that others' tests need."""
     program = find_chromium()
     if program is None:
         why = "no Chromium; see scripts/find_chromium.sh"

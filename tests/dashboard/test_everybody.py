@@ -3,7 +3,7 @@
 import pytest
 from browsing import expect, visiting
 
-PHONE = (360, 740)
+DESK, PHONE = (1280, 900), (360, 740)
 
 
 def every_page(process):
@@ -27,8 +27,15 @@ def every_page(process):
     }
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", [(1280, 900), PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize(
+    ("theme", "size"),
+    [
+        pytest.param("light", DESK, id="light-desk"),
+        pytest.param("dark", PHONE, id="dark-phone"),
+        pytest.param("dark", DESK, id="dark-desk", marks=pytest.mark.nightly),
+        pytest.param("light", PHONE, id="light-phone", marks=pytest.mark.nightly),
+    ],
+)
 def test_every_page_is_accessible_and_fits(browser, furnished, theme, size):
     found = {}
     with visiting(browser, furnished.url, token=furnished.admin, theme=theme, size=size) as visitor:

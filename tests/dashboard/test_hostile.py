@@ -66,7 +66,10 @@ def pages(process):
     )
 
 
-@pytest.mark.parametrize("size", [(1280, 900), (360, 740)], ids=["desk", "phone"])
+@pytest.mark.parametrize(
+    "size",
+    [pytest.param((360, 740), id="phone"), pytest.param((1280, 900), id="desk", marks=pytest.mark.nightly)],
+)
 def test_no_name_runs_or_breaks_a_page(browser, haunted, size):
     with visiting(browser, haunted.url, token=new_token(haunted, "operator"), size=size) as visitor:
         for path in pages(haunted):

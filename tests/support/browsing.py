@@ -18,6 +18,9 @@ WATCH = """
     window.__violations.push(`${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
   window.alert = window.hostile = (what) => window.__ran.push(String(what));
 """
+# Milliseconds: long, because a busy machine is no fault; what works does not wait.
+_PATIENCE = 30_000
+expect.set_options(timeout=_PATIENCE)
 # The connection may be lost on purpose; a browser says so on its console.
 EXPECTED = ("Failed to load resource", "net::ERR_")
 
@@ -34,7 +37,7 @@ class Visitor:
         self.context = browser.new_context(
             viewport={"width": size[0], "height": size[1]}, color_scheme=theme, accept_downloads=True
         )
-        self.context.set_default_timeout(15_000)
+        self.context.set_default_timeout(_PATIENCE)
         self.context.add_init_script(WATCH)
         self.page = self.context.new_page()
         self.faults = []
