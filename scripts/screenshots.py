@@ -22,8 +22,8 @@ from keyveil.simulate.apps import app_minutes
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "images"
 USERS = 20_000
-COLOURS = 96
-DESK, PHONE = (1180, 820), (390, 844)
+COLOURS = 200
+DESK, TALL, PHONE = (1180, 820), (1180, 1090), (390, 844)
 
 
 def main() -> None:
@@ -37,10 +37,10 @@ def main() -> None:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
             main_id, glass_id = app_campaign().id, glass_campaign().id
-            take(browser, stage, f"/c/{main_id}/results", folder / "results.png")
+            take(browser, stage, f"/c/{main_id}/results", folder / "results.png", size=TALL)
             take(browser, stage, f"/c/{main_id}/privacy", folder / "privacy.png")
             take(browser, stage, "/plan", folder / "plan-dark.png", theme="dark")
-            take(browser, stage, f"/glass/{glass_id}", folder / "glass.png", act=be_a_device)
+            take(browser, stage, f"/glass/{glass_id}", folder / "glass.png", size=TALL, act=be_a_device)
             take(browser, stage, f"/c/{main_id}/results", folder / "phone.png", size=PHONE)
             browser.close()
 
@@ -76,6 +76,7 @@ def take(
     page.wait_for_selector("main:not([aria-busy]) h1")
     if callable(act):
         act(page)
+    page.evaluate("scrollTo(0, 0)")
     page.wait_for_timeout(1200)
     shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     shot.quantize(COLOURS, dither=Image.Dither.NONE).save(out, optimize=True)
