@@ -4,9 +4,10 @@
                              [--epsilon E,...] [--plot-only]
 
 For every population and epsilon: each mechanism of the papers with its published post-processing, at
-the padding lengths of a grid (the best of them is taken per figure, and the papers' own rule, the
-90th percentile of record sizes, is marked), `bucket` with clipping alone, `auto` as it comes, and the
-constant predictor for means: the mean that the value group of `auto` told, for every key.
+the padding lengths of a grid (the best of them is taken per figure; the papers' own rule, the 90th
+percentile of record sizes, is among them), `auto` as it comes, and the constant predictor for means:
+the mean that the value group of `auto` told, for every key. At that percentile every mechanism of
+signed reports also goes through each post-processing step instead of its own.
 
 A gain is the smallest mean squared error of all paper mechanisms divided by that of `auto`; the
 competitor is chosen with hindsight, per figure, which favours it. Rows that are already in the result
@@ -29,6 +30,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from keyveil.estimate.post import STEPS
 from keyveil.palette import COLOURS
 from keyveil.protocols import build_protocol
 from keyveil.simulate import Population, Truth, insecure_generator, measure, play
@@ -38,6 +40,7 @@ from keyveil.simulate.pairs import read_pairs
 RESULTS = Path(__file__).parent / "results"
 EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0)
 SEED, TOP = 5, 50
+KEY = ("population", "mechanism", "length", "epsilon", "post")
 FIGURES = ("frequency_mse", "frequency_mse_top", "mean_mse", "mean_mse_top", "precision_top")
 
 # Every padding length that a population's records make worth trying.
@@ -52,6 +55,9 @@ LENGTHS = {
 PADDED = ("pckv-ue", "pckv-grr", "ks-ue", "ks-grr", "ue-sw")
 UNPADDED = ("privkv", "privkv-em", "privkv-mle", "kvue", "privkvm", "privkvm-virtual")
 OURS = ("bucket", "auto")
+# Mechanisms whose reports every step can work on.
+STEPPED = ("privkv", "kvue", "pckv-ue", "pckv-grr", "ks-ue", "bucket")
+PUBLISHED = "published"
 # A distribution for each of so many keys takes minutes a run; frequencies do not need it.
 MOST_DISTRIBUTIONS = 2000
 
@@ -66,6 +72,7 @@ class Task:
     epsilon: float
     repeats: int
     options: tuple[tuple[str, Any], ...] = ()
+    posts: tuple[str, ...] = (PUBLISHED,)
 
     @property
     def label(self) -> str:
@@ -73,9 +80,20 @@ class Task:
         return " ".join([self.mechanism, *(f"{name}={value}" for name, value in self.options)])
 
     @property
-    def key(self) -> tuple[str, ...]:
-        """What identifies its row."""
-        return self.population, self.label, str(self.length), f"{self.epsilon:g}"
+    def runs(self) -> str:
+        """What identifies its runs; steps share them."""
+        return " ".join([self.population, self.label, str(self.length), f"{self.epsilon:g}"])
+
+    def row(self, post: str) -> dict[str, str]:
+        """What its row begins with."""
+        return {
+            "population": self.population,
+            "epsilon": f"{self.epsilon:g}",
+            "mechanism": self.label,
+            "length": str(self.length),
+            "post": post,
+            "repeats": str(self.repeats),
+        }
 
 
 def main() -> None:
@@ -97,13 +115,14 @@ def main() -> None:
             task
             for name in options.only.split(",")
             for task in tasks_of(name, epsilons, options.repeats, options.data)
-            if task.key not in known and (not wanted or task.mechanism in wanted)
+            if any(key_of(task.row(post)) not in known for post in task.posts)
+            and (not wanted or task.mechanism in wanted)
         ]
         with multiprocessing.get_context("fork").Pool(2, initializer=start, initargs=(options.data,)) as pool:
-            for row in pool.imap_unordered(solve, tasks):
-                known[row["population"], row["mechanism"], row["length"], row["epsilon"]] = row
+            for rows in pool.imap_unordered(solve, tasks):
+                known |= {key_of(row): row for row in rows}
                 write(options.out, known)
-                print(*(row[name] for name in ("population", "mechanism", "length", "epsilon")), flush=True)
+                print(*(rows[0][name] for name in KEY), flush=True)
     gains = list(compare(known))
     write_gains(options.out.with_name("accuracy_gains.csv"), gains)
     plot(gains, options.out.with_name("accuracy.svg"))
@@ -131,8 +150,9 @@ def tasks_of(name: str, epsilons: list[float], repeats: int, data: Path | None) 
                 extra = (("top", TOP),)
             for length in sorted({*LENGTHS[name], typical}):
                 yield Task(name, mechanism, length, epsilon, repeats, extra)
-        yield Task(name, "bucket", typical, epsilon, repeats)
         yield Task(name, "auto", typical, epsilon, repeats)
+        for mechanism in STEPPED:
+            yield Task(name, mechanism, typical, epsilon, repeats, posts=tuple(STEPS))
 
 
 def start(data: Path | None) -> None:
@@ -162,8 +182,8 @@ def truth(name: str, data: Path | None) -> Truth:
     return Truth.of(population(name, data))
 
 
-def solve(task: Task) -> dict[str, str]:
-    """Mean errors over the repeats with their standard errors."""
+def solve(task: Task) -> list[dict[str, str]]:
+    """Mean errors over the repeats with their standard errors, a row for each step."""
     people, known = population(task.population, DATA), truth(task.population, DATA)
     extra: dict[str, Any] = dict(task.options)
     if task.mechanism == "auto":
@@ -171,18 +191,24 @@ def solve(task: Task) -> dict[str, str]:
     protocol = build_protocol(
         task.mechanism, task.epsilon, n_keys=people.n_keys, pairs_per_user=task.length, **extra
     )
-    runs = []
+    runs: dict[str, list[dict[str, float]]] = {post: [] for post in task.posts}
     for repeat in range(task.repeats):
-        rng = insecure_generator(SEED, zlib.crc32(" ".join(task.key).encode()), repeat)
+        rng = insecure_generator(SEED, zlib.crc32(task.runs.encode()), repeat)
         outcome = play(protocol, people, rng)
-        errors = measure(known, outcome.published, TOP)
-        row = {name: getattr(errors, name) for name in FIGURES}
-        if outcome.anchor is not None:
-            best = np.argsort(-known.frequency, kind="stable")[:TOP]
-            row["constant"] = float(np.mean((outcome.anchor - known.mean[best]) ** 2))
-        runs.append(row)
-    made = {"population": task.population, "mechanism": task.label, "length": str(task.length)}
-    made |= {"epsilon": f"{task.epsilon:g}", "repeats": str(task.repeats)}
+        for post, rows in runs.items():
+            published = outcome.published if post == PUBLISHED else STEPS[post](outcome.raw)
+            errors = measure(known, published, TOP)
+            row = {name: getattr(errors, name) for name in FIGURES}
+            if outcome.anchor is not None:
+                best = np.argsort(-known.frequency, kind="stable")[:TOP]
+                row["constant"] = float(np.mean((outcome.anchor - known.mean[best]) ** 2))
+            rows.append(row)
+    return [task.row(post) | summary(rows) for post, rows in runs.items()]
+
+
+def summary(runs: list[dict[str, float]]) -> dict[str, str]:
+    """Means over runs and their standard errors."""
+    made = {}
     for name in runs[0]:
         values = np.array([run[name] for run in runs])
         made[name] = f"{values.mean():.5g}"
@@ -193,18 +219,23 @@ def solve(task: Task) -> dict[str, str]:
 # --- results ---
 
 
+def key_of(row: dict[str, str]) -> tuple[str, ...]:
+    """What identifies a row."""
+    return tuple(row[name] for name in KEY)
+
+
 def read(path: Path) -> dict[tuple[str, ...], dict[str, str]]:
     """Rows that were run before."""
     if not path.is_file():
         return {}
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    return {(row["population"], row["mechanism"], row["length"], row["epsilon"]): row for row in rows}
+    return {key_of(row): row for row in rows}
 
 
 def write(path: Path, rows: dict[tuple[str, ...], dict[str, str]]) -> None:
     """All rows, sorted, so that the file does not depend on who finished first."""
-    columns = ["population", "epsilon", "mechanism", "length", "repeats"]
+    columns = ["population", "epsilon", "mechanism", "length", "post", "repeats"]
     columns += [part for name in (*FIGURES, "constant") for part in (name, f"{name}_se")]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -212,15 +243,25 @@ def write(path: Path, rows: dict[tuple[str, ...], dict[str, str]]) -> None:
         writer.writeheader()
         order = list(LENGTHS)
         writer.writerows(
-            rows[key] for key in sorted(rows, key=lambda k: (order.index(k[0]), float(k[3]), k[1], int(k[2])))
+            sorted(
+                rows.values(),
+                key=lambda row: (
+                    order.index(row["population"]),
+                    float(row["epsilon"]),
+                    row["mechanism"],
+                    int(row["length"]),
+                    row["post"],
+                ),
+            )
         )
 
 
 def compare(rows: dict[tuple[str, ...], dict[str, str]]) -> Iterator[dict[str, str]]:
     """For every population, epsilon and figure: the best paper mechanism, ours, and the gain."""
-    places = dict.fromkeys((key[0], key[3]) for key in rows)
+    published = [row for row in rows.values() if row["post"] == PUBLISHED]
+    places = dict.fromkeys((row["population"], row["epsilon"]) for row in published)
     for name, epsilon in sorted(places, key=lambda k: (list(LENGTHS).index(k[0]), float(k[1]))):
-        here = [row for key, row in rows.items() if (key[0], key[3]) == (name, epsilon)]
+        here = [row for row in published if (row["population"], row["epsilon"]) == (name, epsilon)]
         (ours,) = [row for row in here if row["mechanism"] == "auto"] or [None]
         papers = [row for row in here if row["mechanism"].split()[0] not in OURS]
         if ours is None or not papers:

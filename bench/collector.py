@@ -130,6 +130,12 @@ async def load(port, make, clients, seconds, *, pause=0.0, backoff=0.0):
     return done, refused, np.array(latencies), elapsed
 
 
+def cpu(pid):
+    """Seconds that a process has run, of all its threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def rss(pid):
     """Memory of a process in MB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
@@ -151,16 +157,22 @@ def measure(store, seconds, overload):
         run(single.request, 8, 1.0)
         # Made beforehand: the sender's work would be taken for the collector's.
         prepared = [single.request() for _ in range(int(30_000 * seconds))]
-        rounds = []
+        rounds, costs = [], []
         # No-op and reports take turns, so that both meet the same neighbours.
         for _ in range(3):
+            start = cpu(server.child.pid)
             quiet = run(lambda: NO_OP, SINGLES, seconds / 3)
+            middle = cpu(server.child.pid)
             durable = run(prepared.pop, SINGLES, seconds / 3)
+            end = cpu(server.child.pid)
             rounds.append((quiet[0] / quiet[3], durable[0] / durable[3]))
+            costs.append(((middle - start) / quiet[0], (end - middle) / durable[0]))
         no_op, one = (float(np.median(column)) for column in zip(*rounds, strict=True))
         found |= {
             "no_op_per_s": round(no_op),
             "single_per_s": round(one),
+            "no_op_cpu_us": round(1e6 * float(np.median([cost for cost, _ in costs]))),
+            "single_cpu_us": round(1e6 * float(np.median([cost for _, cost in costs]))),
             "single_share_of_no_op": round(float(np.median([d / q for q, d in rounds])), 3),
         }
         batches = run(batch.request, BATCHES, seconds)

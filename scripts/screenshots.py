@@ -79,7 +79,7 @@ def take(
     page.evaluate("scrollTo(0, 0)")
     page.wait_for_timeout(1200)
     shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    shot.quantize(COLOURS, dither=Image.Dither.NONE).save(out, optimize=True)
+    shot.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(out, optimize=True)
     print(f"{out.name}: {out.stat().st_size // 1024} KB")
     context.close()
 

@@ -912,6 +912,47 @@ export class MemoryLedger {
   }
 }
 
+/** Take a lock, a file with this process's number; false where another process holds it. */
+async function isTaken(fs, lock) {
+  const mine = `${lock}.${toHex(randomBytes(8))}`;
+  try {
+    // A link appears with its content: no moment at which the lock is there and its owner is not.
+    await fs.writeFile(mine, String(process.pid));
+    await fs.link(mine, lock);
+    return true;
+  } catch (error) {
+    return error.code === "EEXIST" ? false : refuse("ledger-unwritable", "the ledger's folder cannot be written");
+  } finally {
+    await fs.rm(mine, { force: true });
+  }
+}
+
+/** Whether the process that made a lock died with it: gone by its number, or silent for ten seconds. */
+async function isLeftBehind(fs, lock) {
+  const [text, stat] = await Promise.all([fs.readFile(lock, "utf8"), fs.stat(lock)]).catch(() => ["", null]);
+  if (stat === null) return false;
+  if (Date.now() - stat.mtimeMs > 10_000) return true;
+  if (!/^[0-9]+$/.test(text)) return false;
+  try {
+    process.kill(Number(text), 0);
+    return false;
+  } catch (error) {
+    return error.code === "ESRCH";
+  }
+}
+
+/** Take a dead process's lock away; a live one that was caught by mistake is put back. */
+async function takeAway(fs, lock) {
+  const aside = `${lock}.${toHex(randomBytes(8))}`;
+  try {
+    await fs.rename(lock, aside);
+  } catch {
+    return;
+  }
+  if (!(await isLeftBehind(fs, aside))) await fs.link(aside, lock).catch(() => undefined);
+  await fs.rm(aside, { force: true });
+}
+
 /** A ledger in a file (Node): written beside, flushed, then renamed; a lock keeps other processes out. */
 export class FileLedger {
   #path;
@@ -930,18 +971,10 @@ export class FileLedger {
   async #locked(change) {
     const fs = await import("node:fs/promises");
     const lock = `${this.#path}.lock`;
-    // A lock older than ten seconds is that of a process that died: a change takes milliseconds.
-    for (let tries = 0; ; tries++) {
-      try {
-        await (await fs.open(lock, "wx")).close();
-        break;
-      } catch (error) {
-        if (error.code !== "EEXIST") refuse("ledger-unwritable", "the ledger's folder cannot be written");
-        const age = Date.now() - ((await fs.stat(lock).catch(() => null))?.mtimeMs ?? Date.now());
-        if (age > 10_000) await fs.rm(lock, { force: true });
-        else if (tries > 1_000) refuse("ledger-busy", "another process holds the ledger");
-        else await new Promise((wake) => setTimeout(wake, 5));
-      }
+    for (let tries = 0; !(await isTaken(fs, lock)); tries++) {
+      if (await isLeftBehind(fs, lock)) await takeAway(fs, lock);
+      else if (tries > 1_000) refuse("ledger-busy", "another process holds the ledger");
+      else await new Promise((wake) => setTimeout(wake, 5));
     }
     try {
       return await this.#change(fs, change);

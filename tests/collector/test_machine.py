@@ -56,9 +56,11 @@ class Histories(RuleBasedStateMachine):
         self.glass_is_open = True
 
     def teardown(self):
-        self.check_everything()
-        self.caller.close()
-        shutil.rmtree(self.folder)
+        try:
+            self.check_everything()
+            self.caller.close()
+        finally:
+            shutil.rmtree(self.folder)
 
     # --- what the model knows ---
 

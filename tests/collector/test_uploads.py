@@ -219,3 +219,12 @@ def test_nothing_that_was_sent_is_logged(caller):
     logged = caller.out.getvalue()
     for told in (token, caller.admin, token.split("-")[2], "rubbish", "127.0.0.1", "secret-name"):
         assert told not in logged
+
+
+def test_a_batch_of_a_thousand_kinds_is_one_question(caller):
+    campaign = make_question()
+    token = caller.create(campaign)["device_token"]
+    good = make_reports(campaign, 1)[0]
+    odd = [good[:17] + (7 + i).to_bytes(2, "little") + i.to_bytes(16, "big") + bytes(i) for i in range(1000)]
+    assert caller.send(campaign, [good, *odd], token=token) == ["accepted", *["wrong-round"] * 1000]
+    assert caller.collector.metrics.groups == 1

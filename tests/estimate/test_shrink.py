@@ -12,6 +12,7 @@ from keyveil.estimate.post import shrink as step
 from keyveil.estimate.shrink import (
     NO_ANCHOR,
     Anchor,
+    Earlier,
     Evidence,
     Prior,
     Total,
@@ -149,11 +150,29 @@ def test_two_rounds_say_more_than_either():
         first = told(frequency, mean, 30_000, rng, rho=1)
         second = told(frequency, mean, 30_000, rng)
         before, alone = shrink(first), shrink(second)
-        both = shrink(second, prior=before.prior, earlier=first, n_keys=KEYS)
+        both = shrink(second, earlier=Earlier(first, before.prior, np.arange(KEYS)))
         found.append([risk(each.frequency, frequency) for each in (both, before, alone)])
         assert np.abs(both.mean).max() <= 1
     both, before, alone = np.mean(found, axis=0)
     assert both < 0.9 * min(before, alone)
+
+
+@pytest.mark.statistical
+def test_the_rest_are_judged_by_the_spread_that_both_rounds_found():
+    rng, found = insecure_generator(12), []
+    for _ in range(8):
+        frequency, mean = crowd(rng)
+        first = told(frequency, mean, 3_000, rng, rho=1)
+        before = shrink(first, top=20)
+        again = np.sort(np.argsort(-before.in_top)[: KEYS // 4])
+        second = told(frequency, mean, 30_000, rng).only(again)
+        both = shrink(second, top=20, earlier=Earlier(first, before.prior, again))
+        top = np.argsort(-frequency)[:20]
+        missed = top[~np.isin(top, again)]
+        assert np.all(both.mean[np.setdiff1d(np.arange(KEYS), again)] == both.centre)
+        found.append([risk(each.frequency_top[missed], frequency[missed]) for each in (both, before)])
+    both_risk, before_risk = np.nanmean(found, axis=0)
+    assert both_risk < before_risk
 
 
 @pytest.mark.statistical
@@ -218,7 +237,7 @@ def test_a_round_that_contradicts_the_one_before_is_no_division_by_zero():
     rng = insecure_generator(10)
     one = told(np.full(5, 0.9), np.zeros(5), 10**7, rng, epsilon=6)
     other = told(np.full(5, 0.01), np.zeros(5), 10**7, rng, epsilon=6)
-    assert_sane(shrink(other, prior=shrink(one).prior, earlier=one))
+    assert_sane(shrink(other, earlier=Earlier(one, shrink(one).prior, np.arange(5))))
 
 
 def test_equal_keys_stay_equal_and_nothing_depends_on_chance_or_order():

@@ -25,10 +25,10 @@ def find_programs():
 class Database:
     """A server that can be killed and started again on the same data."""
 
-    def __init__(self, programs):
+    def __init__(self, programs, parent=None):
         self.programs = programs
         # A socket's path must be short, so the folder is not pytest's.
-        self.folder = Path(tempfile.mkdtemp(prefix="kvpg-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="kvpg-", dir=parent))
         self.demote = {}
         if os.getuid() == 0:
             # PostgreSQL refuses to run as root.
@@ -53,6 +53,8 @@ class Database:
                 self.programs / "postgres",
                 *("-D", f"{self.folder}/data", "-p", str(self.port), "-k", str(self.folder)),
                 *("-c", "listen_addresses=127.0.0.1", "-c", "max_connections=100"),
+                # Shared memory as files of the folder: nothing stays behind when the server is killed.
+                *("-c", "dynamic_shared_memory_type=mmap"),
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

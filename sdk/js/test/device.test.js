@@ -288,3 +288,9 @@ test("the person is told what is true, what was sent and what can be guessed", a
   assert.match(sent, /^3 bytes were sent, .* They read \[[0-2](,[0-2]){10}\]\.$/);
   assert.match(guess, /at most 81\.8 % sure/);
 });
+
+test("the types name what the module exports, and nothing else", async () => {
+  const types = readFileSync(new URL("../index.d.ts", import.meta.url), "utf8");
+  const declared = [...types.matchAll(/^export (?:declare )?(?:class|function|const) (\w+)/gm)].map((match) => match[1]);
+  assert.deepEqual(declared.sort(), Object.keys(await import("../keyveil.js")).sort());
+});

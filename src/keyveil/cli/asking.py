@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import shutil
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from keyveil.cli.settings import token_option
-from keyveil.client.transport import checked
 from keyveil.errors import TransportError
+
+if TYPE_CHECKING:
+    import urllib.error
 
 _TIMEOUT = 600.0
 
@@ -42,6 +41,13 @@ class Server:
             shutil.copyfileobj(response, file)
 
     def _open(self, method: str, path: str, body: Any) -> Any:
+        # Imported when asked: the list of commands must not wait for them.
+        import http.client
+        import urllib.error
+        import urllib.request
+
+        from keyveil.client.transport import checked
+
         url = checked(self.url).rstrip("/") + path
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(url, data=data, method=method)  # noqa: S310

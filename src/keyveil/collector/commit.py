@@ -77,6 +77,7 @@ def _commit_campaign(
     tx: Writing, book: Book, known: Known, uploads: list[Upload], number: int | None, last: int
 ) -> Iterable[Grown]:
     fitting: list[tuple[Upload, Part]] = []
+    others: list[tuple[Upload, Part]] = []
     asked = None if number is None else book.round(tx, known, number)
     length = 0 if asked is None else report_length(asked)
     for upload in uploads:
@@ -84,24 +85,29 @@ def _commit_campaign(
             if asked is not None and (part.round, part.length) == (number, length):
                 fitting.append((upload, part))
             else:
-                _refuse(tx, known, upload, part, number, last)
+                others.append((upload, part))
+    _refuse(tx, known, others, number, last)
     if asked is None or not fitting:
         return []
     return _count(tx, known, asked, length, fitting)
 
 
-def _refuse(tx: Writing, known: Known, upload: Upload, part: Part, number: int | None, last: int) -> None:
+def _refuse(
+    tx: Writing, known: Known, parts: list[tuple[Upload, Part]], number: int | None, last: int
+) -> None:
     """Duplicates of what was counted; or reports to a round that is over or not yet open, or misshapen."""
-    ids = ids_of(np.frombuffer(part.reports, dtype=np.uint8).reshape(-1, part.length))
-    counted = tx.known_ids(known.no, ids)
-    if part.round == number:
-        status = Refusal.WRONG_LENGTH.value
-    elif 1 <= part.round <= last:
-        status = ROUND_CLOSED
-    else:
-        status = Refusal.WRONG_ROUND.value
-    for place, name in zip(part.places, ids, strict=True):
-        upload.mark((place,), DUPLICATE if name in counted else status)
+    ids = [ids_of(np.frombuffer(part.reports, dtype=np.uint8).reshape(-1, part.length)) for _, part in parts]
+    # One question for all: an upload may be of thousands of parts.
+    counted = tx.known_ids(known.no, [name for names in ids for name in names]) if parts else set()
+    for (upload, part), names in zip(parts, ids, strict=True):
+        if part.round == number:
+            status = Refusal.WRONG_LENGTH.value
+        elif 1 <= part.round <= last:
+            status = ROUND_CLOSED
+        else:
+            status = Refusal.WRONG_ROUND.value
+        for place, name in zip(part.places, names, strict=True):
+            upload.mark((place,), DUPLICATE if name in counted else status)
 
 
 def _count(

@@ -10,7 +10,7 @@ what is plausible given its own estimate:
     (f, S) estimates | f_k, m_k  Gaussian with the mechanism's own covariance (`Moments`)
 
 The posterior mean of f serves all keys; it is too timid for the largest. `frequency_top` is the Bayes
-rule for a loss that counts keys by how surely they belong to the top t: w(f) = 1/(1 + (tau_t/f)**4)
+rule for a loss that counts keys by how surely they belong to the top t: w(f) = 1/(1 + (tau_t/f)**8)
 with tau_t the t-th largest frequency under G. Use it for a table of the top and for nothing else. Where
 no key stands out (many keys, much noise) the tail of G is not learnt and both are the same.
 
@@ -42,6 +42,8 @@ MOST_KEYS = 3000
 TYPICAL_SPREAD = 0.3
 # Where the mean frequency is above this, keys that everybody holds are likely.
 DENSE = 0.1
+# How sharply the loss of `frequency_top` sets the top apart.
+SHARP = 8
 # Where the likeliest members of the top are not even this likely, nothing sets the top apart.
 CONCENTRATED = 0.0125
 SPREADS = (0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.0)
@@ -118,7 +120,7 @@ class Prior:
 
     def on(self, grid: Floats) -> Floats:
         """The same spread on another grid, 0 keeping its own."""
-        density = np.interp(grid[1:], self.grid[1:], self.weights[1:] / _widths(self.grid[1:]))
+        density = np.interp(grid[1:], self.grid[1:], self.weights[1:] / _widths(self.grid[1:]), right=0.0)
         spread = density * _widths(grid[1:])
         rest = 1 - self.weights[0]
         weights: Floats = np.concatenate([self.weights[:1], rest * spread / max(spread.sum(), 1e-300)])
@@ -128,6 +130,29 @@ class Prior:
         """The top-th largest of n_keys frequencies."""
         above = np.cumsum(self.weights[::-1])[::-1] * n_keys
         return float(self.grid[max(1, int(np.flatnonzero(above >= min(top, above[0])).max()))])
+
+
+class Earlier(NamedTuple):
+    """A round about all keys, the spread that it found, and the keys that are asked again."""
+
+    evidence: Evidence
+    prior: Prior
+    keys: NDArray[np.int64]
+
+    @property
+    def rest(self) -> NDArray[np.int64]:
+        """The keys that are not asked again."""
+        return np.delete(np.arange(self.evidence.frequency.size), self.keys)
+
+    def believe(self, prior: Prior) -> Floats:
+        """Where the rest are, on this round's own grid: a row of shares for each key."""
+        grid = self.prior.grid
+        return _shares(self.evidence.only(self.rest).law(grid) + _log(prior.on(grid)))
+
+    def settled(self, grid: Floats) -> Floats:
+        """How many of the rest are at each place of another grid."""
+        places = Prior(grid=self.prior.grid, weights=self.believe(self.prior).mean(axis=0))
+        return self.rest.size * places.on(grid)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -151,44 +176,56 @@ def shrink(
     anchor: Anchor = NO_ANCHOR,
     top: int = 50,
     prior: Prior | None = None,
-    earlier: Evidence | None = None,
-    n_keys: int | None = None,
+    earlier: Earlier | None = None,
 ) -> Shrunk:
     """Posterior means of every key's frequency and mean.
 
-    `total` is what frequencies sum to, from elsewhere. With `prior` the spread of frequencies is
-    taken from an earlier round, whose estimates of the same keys are `earlier`; `n_keys` is then how
-    many keys that prior is about.
+    `total` is what frequencies sum to, from elsewhere; `prior` replaces the spread that would be learnt.
+    After an `earlier` round the keys asked again are judged by both rounds, the rest by the first, and
+    all by the spread that both found.
     """
     grid = _grid(evidence)
-    law = evidence.law(grid)
-    if prior is None:
-        mean = evidence.total(total) / evidence.frequency.size
-        prior = Prior(grid=grid, weights=_tilt(_smooth(_mixing(law), grid, dense=mean > DENSE), grid, mean))
-    law = law + np.log(np.maximum(prior.on(grid), 1e-300))
+    law, settled, whole = evidence.law(grid), np.zeros(grid.size), evidence
     if earlier is not None:
-        law = law + earlier.law(grid)
+        whole = earlier.evidence
+        law = law + whole.only(earlier.keys).law(grid)
+        settled = earlier.settled(grid) if earlier.rest.size else settled
+    if prior is None:
+        mean = whole.total(total) / whole.frequency.size
+        weights = _smooth(_mixing(law, settled), grid, dense=mean > DENSE)
+        prior = Prior(grid=grid, weights=_tilt(weights, grid, mean))
+    law = law + _log(prior.on(grid))
     signs = _Signs(evidence, grid)
     centre, tau = _fit(signs, law, anchor)
     of_signs, means = signs.believe(centre, tau)
-    belief = _shares(law + of_signs)
     held = _shares((law + of_signs)[:, 1:])
-    threshold = prior.threshold(top, n_keys or evidence.frequency.size)
-    weight = belief / (1 + (threshold / np.maximum(grid, 1e-12)) ** 4)
-    frequency, in_top = belief @ grid, belief[:, grid >= threshold].sum(axis=1)
-    likeliest = np.sort(in_top)[-top:].mean()
-    concentrated = bool(likeliest >= CONCENTRATED)
+    mean_of = np.clip((held * means[:, 1:]).sum(axis=1), -1.0, 1.0)
+    threshold = prior.threshold(top, whole.frequency.size)
+    told = _told(_shares(law + of_signs), grid, threshold)
+    if earlier is not None:
+        again, told = told, np.empty((len(told), whole.frequency.size))
+        told[:, earlier.keys] = again
+        told[:, earlier.rest] = _told(earlier.believe(prior), earlier.prior.grid, threshold)
+        again_mean, mean_of = mean_of, np.full(whole.frequency.size, centre)
+        mean_of[earlier.keys] = again_mean
+    frequency, frequency_top, in_top = told
+    concentrated = bool(np.sort(in_top)[-top:].mean() >= CONCENTRATED)
     return Shrunk(
         frequency=frequency,
-        frequency_top=(
-            (weight @ grid) / np.maximum(weight.sum(axis=1), 1e-300) if concentrated else frequency
-        ),
-        mean=np.clip((held * means[:, 1:]).sum(axis=1), -1.0, 1.0),
+        frequency_top=frequency_top if concentrated else frequency,
+        mean=mean_of,
         in_top=in_top,
         centre=centre,
         tau=tau,
         prior=prior,
     )
+
+
+def _told(belief: Floats, grid: Floats, threshold: float) -> Floats:
+    """Three rows: the mean frequency, that of a loss for the top, and the chance to be in the top."""
+    weight = belief / (1 + (threshold / np.maximum(grid, 1e-12)) ** SHARP)
+    in_top = belief[:, grid >= threshold].sum(axis=1)
+    return np.array([belief @ grid, (weight @ grid) / np.maximum(weight.sum(axis=1), 1e-300), in_top])
 
 
 # --- the prior of frequencies ---
@@ -223,6 +260,10 @@ def _normal(off: Floats, variance: Floats) -> Floats:
     return density
 
 
+def _log(weights: Floats) -> Floats:
+    return np.log(np.maximum(weights, 1e-300))
+
+
 def _shares(law: Floats) -> Floats:
     """Log-weights as shares of each row's sum."""
     weights = np.exp(law - law.max(axis=1, keepdims=True))
@@ -230,14 +271,14 @@ def _shares(law: Floats) -> Floats:
     return shares
 
 
-def _mixing(law: Floats) -> Floats:
-    """The mixing weights that make all estimates together likeliest."""
+def _mixing(law: Floats, settled: Floats) -> Floats:
+    """The mixing weights that make all estimates together likeliest; `settled` keys stay where they are."""
     law = np.exp(law - law.max(axis=1, keepdims=True))
     prior = np.full(law.shape[1], 1.0 / law.shape[1])
     for _ in range(ITERATIONS):
-        prior = prior * (law / np.maximum(law @ prior, 1e-300)[:, None]).mean(axis=0)
-    weights: Floats = prior / prior.sum()
-    return weights
+        prior = settled + prior * (law / np.maximum(law @ prior, 1e-300)[:, None]).sum(axis=0)
+        prior /= prior.sum()
+    return prior
 
 
 def _smooth(prior: Floats, grid: Floats, *, dense: bool) -> Floats:

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from keyveil.errors import ProtocolError
 from keyveil.estimate import Estimates, estimate
-from keyveil.estimate.shrink import NO_ANCHOR, TYPICAL_SPREAD, Anchor, Evidence, Shrunk, Total, shrink
+from keyveil.estimate.shrink import NO_ANCHOR, TYPICAL_SPREAD, Anchor, Earlier, Evidence, Prior, Total, shrink
 from keyveil.estimate.sizes import SizeLaw, Truncation, class_ends, size_classes
 from keyveil.mechanisms import (
     Bucket,
@@ -81,7 +81,7 @@ class _Found:
     choice: Choice | None = None
     discovered: Evidence | None = None
     raw: Estimates | None = None
-    shrunk: Shrunk | None = None
+    prior: Prior | None = None
     evidence: Evidence | None = None
     keys: tuple[int, ...] | None = None
     notes: tuple[str, ...] = ()
@@ -325,7 +325,7 @@ class Auto:
         count = int((shrunk.in_top > LIKELY).sum())
         count = min(max(count, 2 * self.top), MOST_CANDIDATES, self.n_keys)
         keys = tuple(sorted(np.argsort(-shrunk.in_top, kind="stable")[:count].tolist()))
-        found = replace(found, discovered=seen, raw=raw, shrunk=shrunk, keys=keys)
+        found = replace(found, discovered=seen, raw=raw, prior=shrunk.prior, keys=keys)
         found = found.noting(*self._other_skew(raw, cut))
         return self._overlap(round, found)
 
@@ -402,34 +402,22 @@ class Auto:
         assert choice is not None
         if found.keys is None:
             shrunk = shrink(seen, total=_total(choice.truncation.law), anchor=found.anchor, top=self.top)
-            values = shrunk.frequency, shrunk.frequency_top, shrunk.mean
         else:
-            values = self._of_both(found, seen)
+            assert found.discovered is not None
+            assert found.prior is not None
+            earlier = Earlier(found.discovered, found.prior, np.array(found.keys))
+            shrunk = shrink(seen, total=_total(found.law), anchor=found.anchor, top=self.top, earlier=earlier)
         notes = found.notes if choice.truncation.is_idle else (*found.notes, TRUNCATED)
         steps = ("shrink",) if choice.truncation.is_idle else ("untruncate", "shrink")
         published = replace(
-            raw, frequency=values[0], frequency_top=values[1], mean=values[2], steps=(*raw.steps, *steps)
+            raw,
+            frequency=shrunk.frequency,
+            frequency_top=shrunk.frequency_top,
+            mean=shrunk.mean,
+            steps=(*raw.steps, *steps),
         )
         anchor = None if found.anchor is NO_ANCHOR else found.anchor.mean
         return Outcome(raw=raw, published=published, notes=notes, rounds=round.number, anchor=anchor)
-
-    def _of_both(self, found: _Found, seen: Evidence) -> tuple[Any, Any, Any]:
-        """Candidates by both rounds, the rest by the first."""
-        first, keys = found.shrunk, np.array(found.keys)
-        assert first is not None
-        assert found.discovered is not None
-        both = shrink(
-            seen,
-            anchor=found.anchor,
-            top=self.top,
-            prior=first.prior,
-            earlier=found.discovered.only(keys),
-            n_keys=self.n_keys,
-        )
-        frequency, in_top = first.frequency.copy(), first.frequency_top.copy()
-        mean = np.full(self.n_keys, both.centre)
-        frequency[keys], in_top[keys], mean[keys] = both.frequency, both.frequency_top, both.mean
-        return frequency, in_top, mean
 
 
 def _end(choice: Choice) -> Fraction:

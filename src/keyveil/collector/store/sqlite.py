@@ -165,7 +165,6 @@ class SqliteStore:
         self._open.append(connection)
         # A damaged letter must not hide the row it stands in: a damaged campaign shows by its hash.
         connection.text_factory = lambda text: text.decode("utf-8", "replace")
-        connection.execute("pragma cache_size = -65536")
         return connection
 
     def _prepare(self) -> None:
@@ -178,6 +177,8 @@ class SqliteStore:
                 raise StoreError(f"{self._path.name} is a database of another program; choose another file")
             connection.execute("pragma journal_mode = wal")
             connection.execute("pragma synchronous = full")
+            # The tree of ids is written at random places: 64 MiB of it stay in memory.
+            connection.execute("pragma cache_size = -65536")
             # Space for a few groups between checkpoints; they are done while nobody waits for a commit.
             connection.execute("pragma wal_autocheckpoint = 8192")
             if not n_tables:

@@ -49,6 +49,7 @@ function sentence(found) {
   const runs = found.ties();
   const said = runs.slice(0, 4).map(([first, last]) => `Keys ${first} to ${last} cannot be told apart.`);
   if (runs.length > 4) said.push(`So it goes on; the column "may rank" says it of every key.`);
+  if (runs.length) said.push("That is judged over all pairs of keys at once, which takes more than two intervals that do not meet.");
   if (!runs.length && found.n > 1) said.push(found.isNoise(found.order[0]) ? "No key stands out from noise: more reports are needed before anything can be said." : "The keys that stand out are all told apart from each other.");
   if (found.users === 1) said.unshift("One report tells nothing about anybody; that is the point.");
   for (const note of found.metadata.notes ?? []) said.push(`Note: ${note}.`);
