@@ -6,12 +6,12 @@ ARGS ?=
 # Installed packages keep to the tested versions.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test node postgres java bench-check check format lint types imports docs bench nightly mutants clean
+.PHONY: demo test node postgres java chromium bench-check check format lint types imports docs bench nightly mutants clean
 
 demo: $(VENV)/.demo            ## the whole path, end to end
 	$(BIN)/keyveil demo $(ARGS)
 
-test: $(VENV)/.dev node postgres java   ## every test and every example in the documentation strings
+test: $(VENV)/.dev node postgres java chromium   ## every test and every example in the documentation strings
 	$(BIN)/pytest -q -n 2 -m "not nightly" $(ARGS)
 
 # The JavaScript tests run inside pytest (tests/sdk); this finds Node 18 or newer, or installs it where that is allowed.
@@ -25,6 +25,10 @@ postgres:
 # The Spark tests start executors of their own; this finds Java 17 or newer, or installs it where that is allowed.
 java:
 	@scripts/find_java.sh
+
+# The dashboard's tests drive a real browser (tests/dashboard).
+chromium:
+	@scripts/find_chromium.sh
 
 check: format lint types imports test   ## the gate
 
@@ -79,7 +83,7 @@ $(VENV)/.venv:
 	@touch $@
 
 $(VENV)/.demo: $(VENV)/.venv pyproject.toml constraints.txt
-	$(PIP) --editable '.[collect,cli]'
+	$(PIP) --editable '.[server]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.venv pyproject.toml constraints.txt

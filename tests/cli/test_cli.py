@@ -120,13 +120,6 @@ def test_reproduce_writes_a_page_and_says_what_was_skipped(tmp_path):
     assert (tmp_path / "index.html").is_file()
 
 
-def test_the_demo_runs_to_its_end():
-    shown = keyveil("demo", "--users", 500, "--once")
-    assert shown.returncode == 0
-    assert "messages" in shown.stdout
-    assert "epsilon = 3" in shown.stdout
-
-
 BAD = {
     "epsilon zero": (("audit", "kvue", "--epsilon", "0", "--keys", "3"), "must be a positive number, got 0"),
     "epsilon negative": (("audit", "kvue", "--epsilon", "-1", "--keys", "3"), "positive number, got -1"),

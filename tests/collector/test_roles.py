@@ -55,6 +55,7 @@ class World:
             "create_campaign": {"campaign": campaign},
             "compare_campaign": campaign,
             "label_campaign": {"label": "x"},
+            "plan": {},
         }.get(operation["operationId"], {"role": "analyst"})
 
     def spare(self, path):

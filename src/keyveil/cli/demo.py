@@ -1,72 +1,115 @@
-"""`keyveil demo`: the whole path, from what people hold to what is published."""
+"""`keyveil demo`: the whole path, from what people hold to what is published, on this machine."""
 
 from __future__ import annotations
 
+import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     from keyveil.campaign import Campaign
-    from keyveil.release import Release
+    from keyveil.cli.stage import Stage
 
 _BAR = 24
 
 
 @click.command()
 @click.option(
-    "--users", type=click.IntRange(min=1), default=10_000, show_default=True, help="How many people."
+    "--users", type=click.IntRange(min=1), default=20_000, show_default=True, help="How many people."
 )
-@click.option("--once", is_flag=True, help="End after the table (which is all the demo does for now).")
-def demo(users: int, once: bool) -> None:
-    """Noise ten thousand people's app minutes by the real client, tally, and publish with intervals."""
-    from keyveil.cli.console import output, progress
-    from keyveil.client import Reporter
+@click.option("--once", is_flag=True, help="End after the table instead of leaving the dashboard open.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="The collector's port; 8765 if left out, or any that is free.",
+)
+def demo(users: int, once: bool, port: int | None) -> None:
+    """Start a collector, let made-up people's devices report to it, and show what comes out.
+
+    The client, the HTTP, the store and the dashboard are the real ones; only the people are made up. The
+    store is a temporary file, gone when the demo ends.
+    """
+    from keyveil.cli.console import output
+    from keyveil.cli.stage import app_campaign, raised
     from keyveil.simulate.apps import app_minutes
 
-    campaign = app_campaign()
-    people = app_minutes(users)
-    reporter = Reporter(campaign)
-    started = time.perf_counter()
-    with progress("devices report", users) as advance:
-        reports = []
-        for held in people:
-            reports.append(reporter.report(held))
-            advance()
-    took = time.perf_counter() - started
-    release = campaign.estimate(campaign.tally(reports), post="clip")
     screen = output()
-    screen.print(_table(release, people))
-    screen.print(
-        f"\n{users:,} reports of {len(reports[0])} bytes, made in {took:.1f} s from the system's randomness."
-        f"\nNobody's minutes were sent: each report is epsilon-LDP with epsilon = "
-        f"{release.metadata['epsilon_exact']:.4g}, computed from the sampler's integers."
-        "\nThe truth column exists because these people are made up; no collector ever sees it."
+    with (
+        tempfile.TemporaryDirectory(prefix="keyveil-demo-") as folder,
+        raised(f"sqlite:///{Path(folder) / 'demo.db'}", port) as stage,
+    ):
+        if not once:
+            screen.print(f"Watch it live: {stage.dashboard()}\n", soft_wrap=True)
+        campaign, people = app_campaign(), app_minutes(users)
+        took = _collect(stage, campaign, people)
+        found = stage.server.ask("GET", f"/v1/campaigns/{campaign.id}/release?post=clip")
+        screen.print(_table(found["rows"], people))
+        screen.print(
+            f"\n{users:,} devices reported over HTTP in {took:.1f} s; each report was stored before it was "
+            "acknowledged."
+            f"\nNobody's minutes were sent: each report is epsilon-LDP with epsilon = "
+            f"{found['metadata']['epsilon_exact']:.4g}, computed from the sampler's integers."
+            "\nThe truth column exists because these people are made up; no collector ever sees it."
+        )
+        if not once:
+            _beside(stage, users)
+            _stay(stage, campaign)
+
+
+def _collect(stage: Stage, campaign: Campaign, people: list[dict[str, float]]) -> float:
+    """All people's reports to a campaign that is then closed; how long the reports took."""
+    from keyveil.cli.console import progress
+
+    token = stage.create(campaign)
+    started = time.perf_counter()
+    with progress(campaign.name, len(people)) as advance:
+        stage.report(campaign, people, token, advance)
+    took = time.perf_counter() - started
+    stage.close_round(campaign)
+    return took
+
+
+def _beside(stage: Stage, users: int) -> None:
+    """More campaigns for the dashboard: last week's, to compare; distributions; and one to take part in."""
+    from keyveil.cli.stage import app_campaign, fruit_eaters, glass_campaign, spread_campaign, week_before
+    from keyveil.simulate.apps import app_minutes
+
+    few = max(1, users // 4)
+    earlier = app_campaign("minutes per app, the week before", "have something to compare with")
+    _collect(stage, earlier, week_before(2 * few))
+    spread = spread_campaign()
+    _collect(stage, spread, [_only(held, spread.keys) for held in app_minutes(few, seed=11)])
+    stage.create(glass_campaign(), uploads="open")
+    stage.report(glass_campaign(), fruit_eaters(min(1500, users)), None, lambda *_: None)
+
+
+def _only(held: dict[str, float], keys: Any) -> dict[str, float]:
+    return {name: value for name, value in held.items() if name in keys}
+
+
+def _stay(stage: Stage, campaign: Campaign) -> None:
+    """Leave the dashboard open until somebody says stop."""
+    from keyveil.cli.console import output
+
+    output().print(
+        f"\nThe dashboard: {stage.dashboard(f'/c/{campaign.id}/results')}\nBe a device yourself: "
+        f"{stage.dashboard('/glass')}\nCtrl-C ends the demo and deletes its store.",
+        soft_wrap=True,
     )
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        click.echo("\nended", err=True)
 
 
-def app_campaign() -> Campaign:
-    """The question that the demo asks."""
-    from keyveil.campaign import Campaign
-    from keyveil.simulate.apps import APPS, LONGEST, USUAL_APPS
-
-    return Campaign(
-        name="minutes per app",
-        epsilon=3.0,
-        keys=APPS,
-        value_range=(0.0, LONGEST),
-        pairs_per_user=USUAL_APPS,
-        mechanism="pckv-grr",
-        owner="the demo",
-        purpose="show the path of a datum",
-    )
-
-
-def _table(release: Release, people: list[dict[str, float]]) -> Any:
+def _table(rows: list[dict[str, Any]], people: list[dict[str, float]]) -> Any:
     from keyveil.cli.console import table
 
-    rows = sorted(release.rows(), key=lambda row: -row["frequency"])
+    rows = sorted(rows, key=lambda row: -row["frequency"])
     shown = []
     for row in rows[:15]:
         minutes = [held[row["key"]] for held in people if row["key"] in held]

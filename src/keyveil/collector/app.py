@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -12,6 +13,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
@@ -29,12 +31,17 @@ from keyveil.collector.service import Collector
 from keyveil.collector.strict import convert, parse_json, parse_toml
 from keyveil.collector.tokens import Credential
 from keyveil.collector.writer import Writer
-from keyveil.errors import StoreError
+from keyveil.dashboard.assets import HEADERS, answer, assets
+from keyveil.dashboard.planning import Question
+from keyveil.dashboard.planning import answer as planned
+from keyveil.dashboard.privacy import promise
+from keyveil.errors import KeyveilError, StoreError
 
 T = TypeVar("T")
 # Threads for everything but uploads; each may hold a connection to the store.
 _THREADS = 4
 _CHUNK = 1 << 20
+_ASSETS = "/assets/"
 _HEALTH = msgspec.json.encode(m.Health(status="ok"))
 _HEALTH_HEADERS = [(b"content-type", b"application/json"), (b"content-length", str(len(_HEALTH)).encode())]
 
@@ -75,6 +82,9 @@ class Application:
             if path == "/healthz" and scope["method"] == "GET" and not scope["query_string"]:
                 await send({"type": "http.response.start", "status": 200, "headers": _HEALTH_HEADERS})
                 await send({"type": "http.response.body", "body": _HEALTH})
+                return
+            if path.startswith(_ASSETS) and scope["method"] in ("GET", "HEAD"):
+                await self._asset(path[len(_ASSETS) :], scope, receive, send)
                 return
         await self._rest(scope, receive, send)
 
@@ -170,6 +180,7 @@ class Application:
             token=request.path_params.get("token", ""),
             credential=credential,
             query=_query(endpoint, request.url.query),
+            takes_gzip="gzip" in request.headers.get("accept-encoding", ""),
             body=await self._body(endpoint, request),
         )
 
@@ -208,7 +219,21 @@ class Application:
     # --- pages and operations ---
 
     async def _index(self, _: Asked) -> Response:
-        return _html(pages.index())
+        return Response(assets()["index.html"].body, media_type="text/html", headers=dict(HEADERS))
+
+    async def _asset(self, name: str, scope: Any, receive: Any, send: Any) -> None:
+        """A file of the dashboard: the same for everybody, so no table of roles stands before it."""
+        asked = Headers(scope=scope)
+        found = answer(
+            name,
+            takes_gzip="gzip" in asked.get("accept-encoding", ""),
+            known_tag=asked.get("if-none-match"),
+        )
+        if found is None:
+            await self._refused(Problem("not-found"))(scope, receive, send)
+            return
+        status, headers, body = found
+        await Response(body, status_code=status, headers=headers)(scope, receive, send)
 
     async def _docs(self, _: Asked) -> Response:
         return _html(pages.docs())
@@ -308,6 +333,31 @@ class Application:
         }
         return Response(await self._work(write_release, made, form), headers=headers)
 
+    # --- what the dashboard asks for ---
+
+    async def _about(self, asked: Asked) -> Response:
+        return _json(await self._work(self.collector.about, asked.campaign))
+
+    async def _progress(self, asked: Asked) -> Response:
+        return _json(await self._work(self.collector.progress, asked.campaign))
+
+    async def _results(self, asked: Asked) -> Response:
+        packed = await self._work(self.collector.results, asked.campaign, post=asked.query["post"])
+        headers = {"cache-control": "no-store", "vary": "accept-encoding"}
+        if asked.takes_gzip:
+            return Response(packed, media_type=JSON, headers=headers | {"content-encoding": "gzip"})
+        return Response(await self._work(gzip.decompress, packed), media_type=JSON, headers=headers)
+
+    async def _privacy(self, asked: Asked) -> Response:
+        known = await self._work(self.collector.known, asked.campaign)
+        return _json(await self._work(promise, known.campaign))
+
+    async def _plan(self, asked: Asked) -> Response:
+        try:
+            return _json(await self._work(planned, convert(asked.body, Question)))
+        except KeyveilError as error:
+            raise error if isinstance(error, Problem) else Problem("no-plan", str(error)) from None
+
     # --- tokens, the log, backups ---
 
     async def _make_token(self, asked: Asked) -> Response:
@@ -355,6 +405,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     credential: Any
     query: dict[str, str]
+    takes_gzip: bool
     body: Any
 
     @property

@@ -15,6 +15,9 @@ from keyveil.collector import messages as m
 from keyveil.collector.changes import Comparison
 from keyveil.collector.releases import RELEASE_TYPES, REPORT_TYPES
 from keyveil.collector.tokens import ADMINS, ANALYSTS, DEVICES, OPERATORS, Role
+from keyveil.dashboard.planning import Answer, Question
+from keyveil.dashboard.privacy import Promise
+from keyveil.dashboard.results import Results
 
 
 class Scope(Enum):
@@ -55,7 +58,7 @@ def _choice(*values: str) -> dict[str, Any]:
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint(name="index", method="GET", path="/", summary="A page of links.", answers=_HTML),
+    Endpoint(name="index", method="GET", path="/", summary="The dashboard.", answers=_HTML),
     Endpoint(name="docs", method="GET", path="/docs", summary="This interface, for people.", answers=_HTML),
     Endpoint(
         name="errors", method="GET", path="/errors", summary="Every code, and what to do.", answers=_HTML
@@ -304,5 +307,59 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         scope=Scope.COLLECTOR,
         answers={"application/vnd.sqlite3": None},
         problems=("not-embedded",),
+    ),
+    # --- what the dashboard asks for ---
+    Endpoint(
+        name="about",
+        method="GET",
+        path=f"{_CAMPAIGN}/about",
+        summary="The campaign's name, owner, purpose and state.",
+        answers={JSON: m.About},
+        problems=("unknown-campaign", "campaign-damaged"),
+    ),
+    Endpoint(
+        name="progress",
+        method="GET",
+        path=f"{_CAMPAIGN}/progress",
+        summary="How far the campaign is, what was refused, and how unsure a rare key is now.",
+        roles=ANALYSTS,
+        answers={JSON: m.Progress},
+        problems=("unknown-campaign", "campaign-damaged"),
+    ),
+    Endpoint(
+        name="results",
+        method="GET",
+        path=f"{_CAMPAIGN}/results",
+        summary="The release by columns, with ranks and what lying devices could do.",
+        roles=ANALYSTS,
+        query={"post": {**_TEXT, "default": "none"}},
+        answers={JSON: Results},
+        problems=(
+            "unknown-campaign",
+            "bad-request",
+            "unknown-step",
+            "rounds-left",
+            "round-empty",
+            "campaign-damaged",
+        ),
+    ),
+    Endpoint(
+        name="privacy",
+        method="GET",
+        path=f"{_CAMPAIGN}/privacy",
+        summary="The campaign's privacy label: the exact promise, and what it means.",
+        answers={JSON: Promise},
+        problems=("unknown-campaign", "campaign-damaged"),
+    ),
+    Endpoint(
+        name="plan",
+        method="POST",
+        path="/v1/plan",
+        summary="What a campaign would be able to say; one of five numbers is solved for.",
+        roles=ANALYSTS,
+        scope=Scope.ANY,
+        takes={JSON: Question},
+        answers={JSON: Answer},
+        problems=("bad-request", "no-plan", "too-large", "unsupported-type"),
     ),
 )

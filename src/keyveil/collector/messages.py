@@ -109,6 +109,38 @@ class RoundClosed(Message, frozen=True):
     device_config: dict[str, Any] | None
 
 
+class About(Message, frozen=True):
+    """A campaign in a few words; unlike the view it does not grow with the keys."""
+
+    id: CampaignId
+    name: str
+    label: str
+    owner: str
+    purpose: str
+    state: Literal["open", "finished", "expired"]
+    uploads: Literal["token", "open"]
+
+
+class Progress(Message, frozen=True):
+    """How far a campaign is; what its page shows while devices report."""
+
+    now: Seconds
+    name: str
+    label: str
+    mechanism: str
+    state: Literal["open", "finished", "expired"]
+    created_at: Seconds
+    expires_at: Seconds | None
+    close_at_count: int | None
+    rounds: list[RoundView]
+    reports: int
+    statuses: dict[str, int]
+    """What became of reports since this process started; `reports` is of all time."""
+    noise: float | None
+    """n times the variance of a rare key's frequency from n reports; null where rounds differ."""
+    z: float
+
+
 class Statuses(Message, frozen=True):
     """What became of each report of a batch, in order."""
 

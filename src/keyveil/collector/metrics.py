@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -44,6 +44,7 @@ class Metrics:
         self._lock = threading.Lock()
         self._reports: Counter[str] = Counter({"accepted": 0, "duplicate": 0})
         self._problems: Counter[str] = Counter()
+        self._by_campaign: dict[str, Counter[str]] = {}
         self.commit = Histogram()
         self.groups = 0
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
@@ -52,6 +53,16 @@ class Metrics:
         """What became of reports."""
         with self._lock:
             self._reports.update(statuses)
+
+    def count_campaign(self, campaign: str, statuses: Mapping[str, int]) -> None:
+        """What became of reports to one campaign."""
+        with self._lock:
+            self._by_campaign.setdefault(campaign, Counter()).update(statuses)
+
+    def of_campaign(self, campaign: str) -> dict[str, int]:
+        """What became of a campaign's reports since this process started."""
+        with self._lock:
+            return dict(self._by_campaign.get(campaign, ()))
 
     def count_problem(self, code: str) -> None:
         """A request that was refused."""

@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Iterable
 from html import escape
 
-import keyveil
 from keyveil.collector.endpoints import ENDPOINTS
 from keyveil.collector.problems import CATALOGUE, REPORT_CODES
 
@@ -25,13 +24,6 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-
-
-def index() -> str:
-    """The page of links."""
-    links = ("/docs", "/openapi.json", "/errors", "/healthz", "/readyz", "/metrics")
-    items = "".join(f'<li><a href="{link}">{link}</a></li>' for link in links)
-    return _page("keyveil collector", f"<p>keyveil {keyveil.__version__}</p><ul>{items}</ul>")
 
 
 def docs() -> str:

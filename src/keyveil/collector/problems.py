@@ -112,6 +112,12 @@ _ENTRIES: dict[str, Entry] = {
         "A collector asks nobody anything without owner, purpose and expires.",
         "Fill the three fields in; expires must lie ahead.",
     ),
+    "no-plan": Entry(
+        422,
+        "No such campaign can be planned",
+        "Nothing reaches what is wanted with what is given.",
+        "The detail says what would: move one of the other sliders.",
+    ),
     "unknown-step": Entry(
         422,
         "No such post-processing or estimator",

@@ -6,6 +6,7 @@ Whoever acts is named by the id of their token; every act is logged in the trans
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 import threading
 import time
@@ -20,6 +21,7 @@ from keyveil.collector.changes import Comparison, compare
 from keyveil.collector.commit import Grown
 from keyveil.collector.logs import Log
 from keyveil.collector.messages import (
+    About,
     ActList,
     ActView,
     CampaignCreated,
@@ -28,6 +30,7 @@ from keyveil.collector.messages import (
     CampaignView,
     NewCampaign,
     NewToken,
+    Progress,
     Recount,
     RoundClosed,
     RoundList,
@@ -43,7 +46,10 @@ from keyveil.collector.rounds import Book, Known, report_length, told
 from keyveil.collector.settings import Settings
 from keyveil.collector.store import Block, RoundRow, Store, Writing
 from keyveil.collector.tokens import BELOW_OPERATOR, Credential, Role, mint, recognise
-from keyveil.errors import KeyveilError, ProtocolError, StoreError
+from keyveil.dashboard.precision import noise_per_report
+from keyveil.dashboard.results import make_results, pack
+from keyveil.errors import KeyveilError, MechanismError, ProtocolError, StoreError
+from keyveil.numerics import two_sided_z
 from keyveil.protocols import Round
 from keyveil.release import Release
 from keyveil.report import HEADER_BYTES
@@ -75,6 +81,7 @@ class Collector:
         self._lock = threading.Lock()
         self._credentials: dict[str, Credential] = {}
         self._releases: dict[tuple[Any, ...], Release] = {}
+        self._results: dict[tuple[Any, ...], bytes] = {}
         self._forgotten: set[tuple[int, int]] = set()
         self.damaged: dict[str, str] = {}
         """Campaign ids (or tables), and what is wrong with them."""
@@ -434,14 +441,7 @@ class Collector:
 
         A campaign of one round may be read at any time: reports are noised, so looking costs nothing.
         """
-        known = self.known(id)
-        with self.store.read() as tx:
-            rows = tx.rounds(known.no)
-            row = tx.campaign(id)
-            assert row is not None
-            if known.campaign.has_several_rounds and row.finished_at is None:
-                raise Problem("rounds-left", f"round {rows[-1].number} is still to be closed")
-            tallies = [self.book.tally(tx, known, row.number) for row in rows]
+        known, tallies, is_open = self._tallies(id)
         name = (id, post, estimator, *(tally.n_reports for tally in tallies))
         made = self._releases.get(name)
         if made is None:
@@ -450,7 +450,76 @@ class Collector:
                 while len(self._releases) >= _RELEASES:
                     del self._releases[next(iter(self._releases))]
                 self._releases[name] = made
-        return made, row.finished_at is None
+        return made, is_open
+
+    def results(self, id: str, *, post: str) -> bytes:
+        """The release as the dashboard shows it, packed."""
+        known, tallies, is_open = self._tallies(id)
+        name = (id, post, is_open, *(tally.n_reports for tally in tallies))
+        packed = self._results.get(name)
+        if packed is None:
+            try:
+                packed = pack(make_results(known.campaign, tallies, post=post, is_open=is_open))
+            except MechanismError as error:
+                raise Problem("unknown-step", str(error)) from None
+            except ProtocolError as error:
+                raise Problem("round-empty", str(error)) from None
+            with self._lock:
+                while len(self._results) >= _RELEASES:
+                    del self._results[next(iter(self._results))]
+                self._results[name] = packed
+        return packed
+
+    def about(self, id: str) -> About:
+        """A campaign in a few words."""
+        known = self.known(id)
+        with self.store.read() as tx:
+            row = tx.campaign(id)
+        assert row is not None
+        return About(
+            id=id,
+            name=known.campaign.name,
+            label=row.label,
+            owner=known.campaign.owner,
+            purpose=known.campaign.purpose,
+            state=self._state(known, row.finished_at),
+            uploads=known.terms.uploads,
+        )
+
+    def progress(self, id: str) -> Progress:
+        """How far a campaign is."""
+        known = self.known(id)
+        rounds = self.rounds(id).rounds
+        with self.store.read() as tx:
+            row = tx.campaign(id)
+        assert row is not None
+        return Progress(
+            now=self.now(),
+            name=known.campaign.name,
+            label=row.label,
+            mechanism=known.campaign.mechanism,
+            state=self._state(known, row.finished_at),
+            created_at=row.created_at,
+            expires_at=known.ends if math.isfinite(known.ends) else None,
+            close_at_count=known.terms.close_at_count,
+            rounds=rounds,
+            reports=sum(one.reports for one in rounds),
+            statuses=self.metrics.of_campaign(id),
+            noise=noise_per_report(known.campaign),
+            z=two_sided_z(),
+        )
+
+    def _tallies(self, id: str) -> tuple[Known, list[Tally], bool]:
+        """The tallies of all rounds of a campaign that can be read, and whether more reports may come."""
+        known = self.known(id)
+        with self.store.read() as tx:
+            rows = tx.rounds(known.no)
+            row = tx.campaign(id)
+            assert row is not None
+            if known.campaign.has_several_rounds and row.finished_at is None:
+                raise Problem("rounds-left", f"round {rows[-1].number} is still to be closed")
+            tallies = [self.book.tally(tx, known, row.number) for row in rows]
+        return known, tallies, row.finished_at is None
 
     def export(self, id: str, number: int, form: str) -> BinaryIO:
         """The reports of a round as a file; refused if a byte of them has changed."""

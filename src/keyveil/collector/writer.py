@@ -153,12 +153,18 @@ class Writer:
 
     def _answer(self, group: list[Upload]) -> None:
         counts: Counter[str] = Counter()
+        accepted: dict[str, int] = {}
         for upload in group:
-            if upload.statuses is not None and upload.problem is None:
+            if upload.problem is not None:
+                continue
+            if upload.statuses is None:
+                accepted[upload.campaign] = accepted.get(upload.campaign, 0) + upload.n_reports
+            else:
                 counts.update(upload.statuses)
-        counts["accepted"] += sum(
-            upload.n_reports for upload in group if upload.statuses is None and upload.problem is None
-        )
+                self._metrics.count_campaign(upload.campaign, Counter(upload.statuses))
+        for campaign, n_reports in accepted.items():
+            counts["accepted"] += n_reports
+            self._metrics.count_campaign(campaign, {"accepted": n_reports})
         self._metrics.count_reports(counts)
         assert self._loop is not None
         # A loop that has ended has nobody left who waits.

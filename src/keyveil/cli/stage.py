@@ -1,0 +1,260 @@
+"""The demo's stage: a real collector as a process of its own, campaigns in it, and devices that report.
+
+Devices are made up, everything else is real: the client draws from the system's randomness, reports go over
+HTTP in batches, as a site's own relay would send them, and the collector stores each before it answers.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
+
+from keyveil.cli.asking import Server
+from keyveil.errors import StoreError, TransportError
+
+if TYPE_CHECKING:
+    from keyveil.campaign import Campaign
+    from keyveil.cli.console import Advance
+
+Held = Mapping[str, float]
+
+HOST, USUAL_PORT = "127.0.0.1", 8765
+# Reports an upload, and devices a task of the pool.
+_BATCH, _TASK = 100, 500
+_WORKERS = 2
+_FRUIT = ("apple", "banana", "cherry", "durian", "elderberry", "fig", "grape", "honeydew")
+_FRUITS_HELD = 2
+_PATIENCE = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A running collector; the operator's token opens its dashboard."""
+
+    url: str
+    token: str
+
+    @property
+    def server(self) -> Server:
+        """For requests."""
+        return Server(url=self.url, token=self.token)
+
+    def dashboard(self, path: str = "/") -> str:
+        """The address that opens the dashboard; what stands behind # is not sent to any server."""
+        return f"{self.url}/#token={self.token}" + ("" if path == "/" else f"&to={path}")
+
+    def create(self, campaign: Campaign, **terms: object) -> str | None:
+        """The device token of a new campaign, if it needs one."""
+        body = {"campaign": json.loads(campaign.canonical_json), "terms": terms}
+        token: str | None = self.server.ask("POST", "/v1/campaigns", body)["device_token"]
+        return token
+
+    def close_round(self, campaign: Campaign) -> None:
+        """The only round is over."""
+        self.server.ask("POST", f"/v1/campaigns/{campaign.id}/rounds/1/close")
+
+    def report(self, campaign: Campaign, people: Sequence[Held], token: str | None, advance: Advance) -> None:
+        """One report a person, noised in a pool of processes and uploaded from there."""
+        tasks = [
+            (campaign, self.url, token, people[start : start + _TASK])
+            for start in range(0, len(people), _TASK)
+        ]
+        if len(tasks) == 1:
+            advance(_report(tasks[0]))
+            return
+        with multiprocessing.get_context("spawn").Pool(_WORKERS) as pool:
+            for sent in pool.imap_unordered(_report, tasks):
+                advance(sent)
+
+
+def _report(task: tuple[Campaign, str, str | None, Sequence[Held]]) -> int:
+    """A task of the pool: devices, one after the other."""
+    from keyveil.client import Reporter, transport
+
+    campaign, url, token, people = task
+    exchange = transport.exchange if token is None else transport.with_token(token)
+    device = Reporter(campaign)
+    address = f"{url}/v1/campaigns/{campaign.id}/reports"
+    for start in range(0, len(people), _BATCH):
+        batch = [device.report(held) for held in people[start : start + _BATCH]]
+        if not all(transport.send(address, batch, timeout=_PATIENCE, exchange=exchange)):
+            raise TransportError("the collector refused a report of the demo's")
+    return len(people)
+
+
+@contextmanager
+def raised(store: str, port: int | None) -> Iterator[Stage]:
+    """A collector that runs while the block does."""
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    process = spawn.Process(target=_serve, args=(store, _free(port), theirs), name="keyveil-collector")
+    process.start()
+    theirs.close()
+    try:
+        try:
+            admin, url = ours.recv(), ours.recv()
+        except EOFError:
+            raise StoreError("the demo's collector did not start") from None
+        if isinstance(url, StoreError):
+            raise url
+        token = _awake(Server(url=url, token=admin)).ask("POST", "/v1/tokens", {"role": "operator"})["token"]
+        yield Stage(url, token)
+    finally:
+        ours.close()
+        process.join(_PATIENCE)
+
+
+def _awake(server: Server) -> Server:
+    """The server, once it answers: its socket is bound a moment before it listens."""
+    ends = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            server.ask("GET", "/healthz")
+        except TransportError:
+            if time.monotonic() > ends:
+                raise
+            time.sleep(0.02)
+        else:
+            return server
+
+
+def _serve(store: str, port: int, told: Connection) -> None:
+    from keyveil.collector.serve import serve
+
+    threading.Thread(target=_end_with_parent, args=(told,), daemon=True).start()
+    # The collector's log is for operators; here it would stand between the lines of the table.
+    with open(os.devnull, "w") as nowhere, redirect_stderr(nowhere):
+        _run(serve, store, port, told)
+
+
+def _end_with_parent(told: Connection) -> None:
+    """A demo that was killed leaves no collector behind: its end of the pipe is closed with it."""
+    with suppress(EOFError, OSError):
+        told.recv()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _run(serve: Callable[..., None], store: str, port: int, told: Connection) -> None:
+    try:
+        serve(store, host=HOST, port=port, show_token=told.send, started=told.send)
+    except StoreError as error:
+        told.send(None)
+        told.send(error)
+    except KeyboardInterrupt:
+        pass
+
+
+def _free(port: int | None) -> int:
+    """The port that was asked for; else the usual one, or any if that is taken."""
+    if port is not None:
+        return port
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, USUAL_PORT))
+        except OSError:
+            return 0
+    return USUAL_PORT
+
+
+# --- what is asked, and who answers ---
+
+
+def app_campaign(name: str = "minutes per app", purpose: str = "show the path of a datum") -> Campaign:
+    """The question that the demo asks."""
+    from keyveil.campaign import Campaign
+    from keyveil.simulate.apps import APPS, LONGEST, USUAL_APPS
+
+    return Campaign(
+        name=name,
+        epsilon=3.0,
+        keys=APPS,
+        value_range=(0.0, LONGEST),
+        pairs_per_user=USUAL_APPS,
+        mechanism="pckv-grr",
+        owner="the demo",
+        purpose=purpose,
+        expires=_in_a_month(),
+    )
+
+
+def spread_campaign() -> Campaign:
+    """A question about distributions: how long the six most used apps are used."""
+    from keyveil.campaign import Campaign
+    from keyveil.simulate.apps import APPS, LONGEST
+
+    return Campaign(
+        name="how long, of those who do",
+        epsilon=4.0,
+        keys=APPS[:6],
+        value_range=(0.0, LONGEST),
+        pairs_per_user=1,
+        mechanism="ue-sw",
+        bins=12,
+        owner="the demo",
+        purpose="show how values are spread",
+        expires=_in_a_month(),
+    )
+
+
+def glass_campaign() -> Campaign:
+    """A small question that stays open to everybody who visits the glass page."""
+    from keyveil.campaign import Campaign
+
+    return Campaign(
+        name="pieces of fruit this week",
+        epsilon=2.0,
+        keys=_FRUIT,
+        value_range=(0.0, 10.0),
+        pairs_per_user=_FRUITS_HELD,
+        mechanism="pckv-ue",
+        owner="the demo",
+        purpose="let a visitor see what leaves a device",
+        expires=_in_a_month(),
+    )
+
+
+def week_before(users: int) -> list[dict[str, float]]:
+    """People like the demo's, of whom fewer sent messages and more played chess: something to find."""
+    from keyveil.simulate.apps import app_minutes
+
+    people = app_minutes(users)
+    for place, held in enumerate(people):
+        if place % 3 == 0:
+            held.pop("messages", None)
+        if place % 12 == 0 and len(held) < 3:
+            held["chess"] = 40.0
+    return people
+
+
+def fruit_eaters(users: int, seed: int = 7) -> list[dict[str, float]]:
+    """People for the glass campaign, so that a visitor is not the first."""
+    from keyveil.simulate.population import insecure_generator
+
+    rng = insecure_generator(seed)
+    share = [0.7, 0.55, 0.3, 0.05, 0.08, 0.15, 0.35, 0.1]
+    eaten = [5.0, 4.0, 8.0, 1.0, 2.0, 3.0, 7.0, 2.0]
+    people = []
+    for _ in range(users):
+        held = {
+            name: min(10.0, float(rng.gamma(4.0, mean / 4.0)))
+            for name, chance, mean in zip(_FRUIT, share, eaten, strict=True)
+            if rng.random() < chance
+        }
+        people.append(dict(list(held.items())[:_FRUITS_HELD]))
+    return people
+
+
+def _in_a_month() -> str:
+    return (datetime.now(UTC) + timedelta(days=30)).date().isoformat()

@@ -1,0 +1,134 @@
+"""Sliders: users, keys, epsilon, pairs per user and wanted error; four are given, the fifth is solved for.
+
+Users, epsilon and the error are `keyveil.plan`'s own to solve. How many keys, or how many pairs a user,
+can be asked about is found by halving: the largest number met on the way whose error is small enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+
+from keyveil.errors import PlanError
+from keyveil.estimate.sizes import SizeLaw
+from keyveil.plan import Candidate, Crowd, candidates, make_plan
+
+MOST_KEYS, MOST_PAIRS = 100_000, 64
+_CURVE_POINTS = 17
+_CURVES = 6
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the sliders stand; the value of what is solved for does not count."""
+
+    solve: Literal["users", "keys", "epsilon", "pairs_per_user", "error"] = "error"
+    users: Annotated[int, msgspec.Meta(ge=1, le=10**10)] = 100_000
+    keys: Annotated[int, msgspec.Meta(ge=1, le=MOST_KEYS)] = 100
+    epsilon: Annotated[float, msgspec.Meta(ge=0.05, le=12)] = 1.0
+    pairs_per_user: Annotated[int, msgspec.Meta(ge=1, le=MOST_PAIRS)] = 1
+    error: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.01
+    skew: Annotated[float, msgspec.Meta(ge=0, le=5)] = 1.0
+    want: Literal["frequency", "mean", "distribution"] = "frequency"
+
+
+class Curve(msgspec.Struct, frozen=True, kw_only=True):
+    """A mechanism's error against the number of users."""
+
+    label: str
+    errors: list[float]
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """The plan, where the sliders stand now, and the curve around it."""
+
+    solved: dict[str, float]
+    """All five, the one that was solved for among them."""
+    plan: dict[str, Any]
+    users: list[int]
+    curves: list[Curve]
+
+
+@lru_cache(maxsize=256)
+def answer(asked: Question) -> Answer:
+    """The plan for where the sliders stand; PlanError where nothing reaches what is wanted.
+
+    >>> answer(Question(solve="users", error=0.01)).solved["users"] > 1000
+    True
+    """
+    if asked.solve == "keys":
+        most = _most(lambda keys: _changed(asked, keys=keys), MOST_KEYS, "key")
+        asked = _changed(asked, keys=most)
+    elif asked.solve == "pairs_per_user":
+        most = _most(lambda pairs: _changed(asked, pairs_per_user=pairs), MOST_PAIRS, "pair a user")
+        asked = _changed(asked, pairs_per_user=most)
+    crowd = _crowd(asked)
+    made = make_plan(
+        crowd,
+        epsilon=None if asked.solve == "epsilon" else asked.epsilon,
+        users=None if asked.solve == "users" else asked.users,
+        error=None if asked.solve == "error" else asked.error,
+        want=asked.want,
+    )
+    first = made.choice
+    crowd = replace(crowd, users=first.users)
+    users = np.unique(np.geomspace(max(10, crowd.users / 30), crowd.users * 30, _CURVE_POINTS).round())
+    ranked = candidates(first.epsilon, crowd, want=asked.want, at=None)[:_CURVES]
+    return Answer(
+        solved={
+            "users": first.users,
+            "keys": asked.keys,
+            "epsilon": first.epsilon,
+            "pairs_per_user": asked.pairs_per_user,
+            "error": made.error if asked.solve == "error" else asked.error,
+        },
+        plan=made.to_fields(),
+        users=users.astype(int).tolist(),
+        curves=[_curve(candidate, crowd, users, asked.want) for candidate in ranked],
+    )
+
+
+def _curve(candidate: Candidate, crowd: Crowd, users: Any, want: str) -> Curve:
+    errors = [candidate.error(replace(crowd, users=int(n)), want, None, 50) for n in users]
+    return Curve(label=f"{candidate.label}, l = {candidate.mechanism.pairs_per_user}", errors=errors)
+
+
+def _changed(asked: Question, **changes: Any) -> Question:
+    """The question with other values."""
+    return msgspec.structs.replace(asked, **changes)
+
+
+def _most(at: Callable[[int], Question], largest: int, what: str) -> int:
+    """The largest number, to three digits, whose error is small enough."""
+
+    def is_met(number: int) -> bool:
+        return _error(at(number)) <= at(number).error
+
+    if not is_met(1):
+        raise PlanError(
+            f"even one {what} has an error of {_error(at(1)):.2g}, more than the {at(1).error:g} that is "
+            "wanted; it takes more users, a larger epsilon, or a larger error"
+        )
+    if is_met(largest):
+        return largest
+    low, high = 1, largest
+    while high - low > max(1, low // 500):
+        middle = round((low * high) ** 0.5)
+        middle = min(max(middle, low + 1), high - 1)
+        low, high = (middle, high) if is_met(middle) else (low, middle)
+    return low
+
+
+def _error(asked: Question) -> float:
+    crowd = _crowd(asked)
+    return candidates(asked.epsilon, crowd, want=asked.want, at=None)[0].error(crowd, asked.want, None, 50)
+
+
+def _crowd(asked: Question) -> Crowd:
+    most = min(asked.pairs_per_user, asked.keys)
+    law = SizeLaw(sizes=np.arange(1.0, most + 1), shares=np.full(most, 1 / most))
+    return Crowd(users=asked.users, n_keys=asked.keys, law=law, skew=asked.skew)

@@ -1,0 +1,174 @@
+"""The promise of a campaign, computed from the integers that devices draw with; in numbers and in words."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from keyveil.audit import Certificate, ProtocolCertificate, certify_protocol
+from keyveil.campaign import Campaign
+from keyveil.client import Caps
+from keyveil.client.explain import percent
+from keyveil.domain import Record
+from keyveil.protocols import Round
+from keyveil.report import HEADER_BYTES
+
+# A worst pair of records about many keys says too much to read.
+_SHOWN = 12
+_LONGEST_NAME = 80
+
+
+class RoundPromise(msgspec.Struct, frozen=True, kw_only=True):
+    """What the answer to one round can tell."""
+
+    number: int
+    purpose: str
+    share_of_users: float
+    epsilon_exact: float
+    guess_after: str
+    method: str
+    bytes_per_report: int
+
+
+class WorstPair(msgspec.Struct, frozen=True, kw_only=True):
+    """Two people whom one report tells apart best, and that report."""
+
+    first: list[str]
+    second: list[str]
+    report: list[str]
+    round: int
+
+
+class Promise(msgspec.Struct, frozen=True, kw_only=True):
+    """All of it: the label as JSON."""
+
+    campaign: str
+    name: str
+    owner: str
+    purpose: str
+    expires: str
+    mechanism: str
+    keys: int
+    pairs_per_user: int
+    value_range: tuple[float, float]
+    epsilon_promised: float
+    epsilon_exact: float
+    """Of all rounds that one person can meet; the smallest float not below ln(ratio)."""
+    ratio: tuple[str, str]
+    """exp(epsilon) as a fraction of integers."""
+    method: str
+    is_sound: bool
+    rounds: list[RoundPromise]
+    worst_pair: WorstPair
+    guess_before: str
+    guess_after: str
+    epsilon_per_campaign_at_most: float
+    epsilon_lifetime_at_most: float
+    guess_after_campaign: str
+    guess_after_lifetime: str
+    words: list[str]
+
+
+@lru_cache(maxsize=64)
+def promise(campaign: Campaign) -> Promise:
+    """The label of a campaign; an enumeration may take seconds, so it is done once."""
+    protocol = campaign.protocol()
+    certificate = certify_protocol(protocol)
+    caps = Caps()
+    exact = certificate.epsilon
+    return Promise(
+        campaign=campaign.id,
+        name=campaign.name,
+        owner=campaign.owner,
+        purpose=campaign.purpose,
+        expires=campaign.expires,
+        mechanism=campaign.mechanism,
+        keys=campaign.domain.n_keys,
+        pairs_per_user=campaign.pairs_per_user,
+        value_range=(float(campaign.value_range[0]), float(campaign.value_range[1])),
+        epsilon_promised=campaign.epsilon,
+        epsilon_exact=exact,
+        ratio=(str(certificate.ratio.numerator), str(certificate.ratio.denominator)),
+        method=certificate.method,
+        is_sound=exact <= campaign.epsilon,
+        rounds=[_round(stage, own) for stage, own in certificate.stages],
+        worst_pair=_worst_pair(campaign, certificate),
+        guess_before="50 %",
+        guess_after=_after(exact),
+        epsilon_per_campaign_at_most=max(exact, caps.campaign),
+        epsilon_lifetime_at_most=caps.lifetime,
+        guess_after_campaign=_after(max(exact, caps.campaign)),
+        guess_after_lifetime=_after(caps.lifetime),
+        words=_words(campaign, exact, caps),
+    )
+
+
+def _words(campaign: Campaign, exact: float, caps: Caps) -> list[str]:
+    return [
+        "What a person holds never leaves their device. One noised report does, as long for everybody.",
+        f"Somebody who thinks it as likely as not that a person holds something, and then sees the report, "
+        f"is right at most {_after(exact)} of the time: whatever else they know, however long they compute.",
+        "Asking the same again learns nothing new: a device repeats its answer while what it holds stays the "
+        "same.",
+        f"What a person holds may change, and a changed answer is paid for again: up to epsilon "
+        f"{max(exact, caps.campaign):g} for this campaign ({_after(max(exact, caps.campaign))}) and "
+        f"{caps.lifetime:g} for all campaigns ever ({_after(caps.lifetime)}), unless the device's owner set "
+        "other caps. No campaign can raise them.",
+        f"It ends on {campaign.expires}." if campaign.expires else "It has no end.",
+        "Not hidden: that a device took part, when it sent, and from which address.",
+    ]
+
+
+def _round(stage: Round, own: Certificate) -> RoundPromise:
+    low, high = stage.group
+    return RoundPromise(
+        number=stage.number,
+        purpose=stage.purpose,
+        share_of_users=float(high - low),
+        epsilon_exact=own.epsilon,
+        guess_after=_after(own.epsilon),
+        method=own.method,
+        bytes_per_report=HEADER_BYTES + stage.mechanism.layout.n_bytes,
+    )
+
+
+def _worst_pair(campaign: Campaign, certificate: ProtocolCertificate) -> WorstPair:
+    """Of the round that loses most."""
+    stage, own = max(certificate.stages, key=lambda stage: stage[1].ratio)
+    names = campaign.domain.names
+
+    def name(code: int) -> str:
+        text = (
+            names[code if stage.keys is None else stage.keys[code]] if code < len(names) else f"filler {code}"
+        )
+        return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}…"
+
+    def holds(record: Record) -> list[str]:
+        ends = campaign.value_range
+        return [
+            f"{name(pair.code)} = {ends[1] if pair.level else ends[0]:g}" for pair in record.pairs[:_SHOWN]
+        ]
+
+    said = (tick for tick in stage.mechanism.ticks(own.witness.answer) if tick[0] != "asked")
+    return WorstPair(
+        first=holds(own.witness.first),
+        second=holds(own.witness.second),
+        report=[_tick(tick, name) for tick in islice(said, _SHOWN)],
+        round=stage.number,
+    )
+
+
+def _tick(tick: Any, name: Any) -> str:
+    cell, place = tick
+    words = {"plus": "high", "minus": "low"}
+    if cell in words:
+        return f"{name(place[0])}: {words[cell]}"
+    return f"{cell} {'.'.join(map(str, place))}"
+
+
+def _after(epsilon: float) -> str:
+    return percent(1 / (1 + math.exp(-epsilon)))

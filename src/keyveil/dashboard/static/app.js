@@ -1,0 +1,233 @@
+/** The frame: addresses become pages, one at a time; theme, token and connection belong to all of them. */
+
+import { get, onConnection, token, Trouble } from "./api.js";
+import { plotLibrary } from "./charts.js";
+import { h, nameNode, put, say } from "./dom.js";
+import * as campaigns from "./pages/campaigns.js";
+import * as compare from "./pages/compare.js";
+import * as glass from "./pages/glass.js";
+import * as health from "./pages/health.js";
+import * as plan from "./pages/plan.js";
+import * as privacy from "./pages/privacy.js";
+import * as progress from "./pages/progress.js";
+import * as results from "./pages/results.js";
+
+const main = document.getElementById("main");
+const nav = document.getElementById("nav");
+
+const PAGES = [
+  [/^\/$/, campaigns, "Campaigns"],
+  [/^\/plan$/, plan, "Plan"],
+  [/^\/glass(?:\/(?<id>[0-9a-f]{64}))?$/, glass, "Glass"],
+  [/^\/c\/(?<id>[0-9a-f]{64})$/, progress, "Progress"],
+  [/^\/c\/(?<id>[0-9a-f]{64})\/results$/, results, "Results"],
+  [/^\/c\/(?<id>[0-9a-f]{64})\/compare$/, compare, "Compare"],
+  [/^\/c\/(?<id>[0-9a-f]{64})\/privacy$/, privacy, "Privacy"],
+  [/^\/c\/(?<id>[0-9a-f]{64})\/health$/, health, "Health"],
+];
+const OF_CAMPAIGN = [["", "Progress"], ["/results", "Results"], ["/compare", "Compare"], ["/privacy", "Privacy"], ["/health", "Health"]];
+
+// --- addresses ---
+
+function address() {
+  const [path, query = ""] = location.hash.slice(1).split("?");
+  return { path: path || "/", query: new URLSearchParams(query) };
+}
+
+/** Put parameters into the address without leaving the page; what is empty or the default is left out. */
+function remember(values, defaults = {}) {
+  const { path, query } = address();
+  for (const [name, value] of Object.entries(values)) {
+    if (value === "" || value === null || value === undefined || String(value) === String(defaults[name] ?? "")) query.delete(name);
+    else query.set(name, value);
+  }
+  const text = query.toString();
+  history.replaceState(null, "", `#${path}${text ? `?${text}` : ""}`);
+}
+
+/** A token in the fragment never reaches a server or its log; it is taken out of the address at once. */
+function takeTokenFromAddress() {
+  const given = /^#token=(kv-[0-9a-f]{16}-[\w-]{43})(?:&to=(\/[^&]*))?$/.exec(location.hash);
+  if (!given) return;
+  token.set(given[1]);
+  history.replaceState(null, "", `#${given[2] ?? "/"}`);
+}
+
+// --- pages ---
+
+let leaving = new AbortController();
+
+async function show() {
+  takeTokenFromAddress();
+  leaving.abort();
+  const here = (leaving = new AbortController());
+  const { path, query } = address();
+  const [found, module, title] = PAGES.map(([pattern, ...rest]) => [pattern.exec(path), ...rest]).find(([match]) => match) ?? [];
+  drawNav(path);
+  if (!found) {
+    settle("No such page", [h("h1", { tabindex: -1 }, "No such page"), h("p", {}, "The address leads nowhere. ", h("a", { href: "#/" }, "See the campaigns."))]);
+    return;
+  }
+  const params = { ...found.groups };
+  const content = h("div", { class: "page" });
+  put(main, content);
+  main.setAttribute("aria-busy", "true");
+  document.title = `${title} · keyveil`;
+  const page = { content, params, query, remember, signal: here.signal, redraw: show, trouble: (error, again = show) => put(content, troubleNode(error, again)) };
+  try {
+    if (params.id && module !== glass) content.append(await campaignHead(params.id, path, here.signal));
+    if (here.signal.aborted) return;
+    await module.draw(page);
+    if (here.signal.aborted) return;
+    settle(title);
+  } catch (error) {
+    if (here.signal.aborted) return;
+    if (!(error instanceof Trouble)) console.error(error);
+    page.trouble(error);
+    settle(title);
+    if (error.isOffline) retryWhenBack(here.signal);
+  }
+}
+
+function settle(title, nodes) {
+  if (nodes) put(main, nodes);
+  main.removeAttribute("aria-busy");
+  say(`${title} shown`);
+}
+
+function retryWhenBack(signal) {
+  const timer = setInterval(async () => {
+    if (signal.aborted) return clearInterval(timer);
+    try {
+      await get("/healthz", { signal });
+      clearInterval(timer);
+      if (!signal.aborted) show();
+    } catch {
+      // Still away: the next turn asks again.
+    }
+  }, 1500);
+  signal.addEventListener("abort", () => clearInterval(timer));
+}
+
+async function campaignHead(id, path, signal) {
+  const said = await get(`/v1/campaigns/${id}/about`, { signal });
+  const base = `#/c/${id}`;
+  const tabs = OF_CAMPAIGN.map(([end, title]) => h("a", { href: base + end, "aria-current": `#${path}` === base + end ? "page" : null }, title));
+  if (said.uploads === "open" && said.state === "open") tabs.push(h("a", { href: `#/glass/${id}` }, "Take part"));
+  document.title = `${said.name.slice(0, 60)} · keyveil`;
+  return h("header", { class: "campaign-head" },
+    h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Campaigns"), " / "),
+    h("h1", { tabindex: -1 }, nameNode(said.name, "bdi"), " ", h("span", { class: `badge ${said.state}` }, said.state)),
+    said.purpose && h("p", { class: "muted" }, "Asked by ", nameNode(said.owner), " to ", nameNode(said.purpose), "."),
+    h("nav", { class: "tabs", "aria-label": "This campaign" }, tabs));
+}
+
+/** What went wrong, and what to do. */
+export function troubleNode(error, again) {
+  if (!(error instanceof Trouble)) {
+    return h("section", { class: "trouble", role: "alert" },
+      h("h1", { tabindex: -1 }, "This page has a fault"),
+      h("p", {}, "It is the page's, not yours. Reload; if it stays, tell the makers what you did."),
+      h("p", {}, h("code", {}, String(error?.message ?? error).slice(0, 300))),
+      h("button", { type: "button", onclick: again }, "Try again"));
+  }
+  const isRole = error.status === 403;
+  return h("section", { class: "trouble", role: "alert" },
+    h("h1", { tabindex: -1 }, error.title),
+    error.detail && h("p", {}, error.detail),
+    error.remedy && h("p", {}, h("strong", {}, "What to do: "), error.remedy),
+    (error.needsToken || isRole) && h("p", {}, "This page needs an analyst's, an operator's or an admin's token. The collector prints an admin token at its first start; ", h("code", {}, "keyveil token create analyst"), " makes others."),
+    h("p", { class: "buttons" },
+      (error.needsToken || isRole) && h("button", { type: "button", class: "primary", onclick: askToken }, isRole ? "Enter another token" : "Enter a token"),
+      h("button", { type: "button", onclick: again }, "Try again")));
+}
+
+function drawNav(path) {
+  const links = [["/", "Campaigns"], ["/plan", "Plan"], ["/glass", "Glass"]];
+  put(nav, links.map(([to, title]) => h("a", { href: `#${to}`, "aria-current": path === to || (to === "/glass" && path.startsWith(to)) || (to === "/" && path.startsWith("/c/")) ? "page" : null }, title)));
+}
+
+// --- token ---
+
+const who = document.getElementById("who");
+
+function drawWho() {
+  put(who, token.get() ? "Token: set" : "Enter token");
+}
+
+function askToken() {
+  const field = h("input", { type: "password", id: "token", autocomplete: "off", spellcheck: "false", class: "wide", placeholder: "kv-\u2026" });
+  const wrong = h("p", { class: "wrong", role: "alert" });
+  const dialog = h("dialog", { "aria-labelledby": "token-title" },
+    h("form", { onsubmit: (event) => {
+      event.preventDefault();
+      const given = field.value.trim();
+      if (given && !/^kv-[0-9a-f]{16}-[\w-]{43}$/.test(given)) {
+        put(wrong, "This is no token: it begins with kv- and has 63 letters.");
+        return;
+      }
+      token.set(given);
+      dialog.close();
+      drawWho();
+      show();
+    } },
+      h("h2", { id: "token-title" }, "Token"),
+      h("p", {}, "An analyst's token reads results; an operator's also creates and closes."),
+      h("p", {}, h("label", { for: "token" }, "Token"), field), wrong,
+      h("p", { class: "muted" }, "It is kept for this tab only (sessionStorage): closing the tab forgets it, other tabs and later visitors do not have it, and no cookie carries it to other sites' requests."),
+      h("p", { class: "buttons" },
+        h("button", { class: "primary" }, "Use it"),
+        token.get() && h("button", { type: "button", onclick: () => { field.value = ""; token.set(""); dialog.close(); drawWho(); show(); } }, "Forget it"),
+        h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"))));
+  dialog.addEventListener("close", () => { dialog.remove(); who.focus(); });
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+who.addEventListener("click", askToken);
+
+// --- theme ---
+
+const theme = document.getElementById("theme");
+const system = matchMedia("(prefers-color-scheme: dark)");
+const isDark = () => (document.documentElement.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
+
+function drawTheme() {
+  put(theme, isDark() ? "Light" : "Dark");
+  theme.setAttribute("aria-label", `Use the ${isDark() ? "light" : "dark"} theme`);
+}
+
+theme.addEventListener("click", () => {
+  const next = isDark() ? "light" : "dark";
+  document.documentElement.dataset.theme = next;
+  localStorage.setItem("keyveil-theme", next);
+  drawTheme();
+  dispatchEvent(new Event("theme"));
+});
+system.addEventListener("change", () => { drawTheme(); dispatchEvent(new Event("theme")); });
+
+// --- connection ---
+
+onConnection((is) => {
+  const bar = document.getElementById("connection");
+  bar.classList.toggle("lost", !is);
+  put(bar, is ? "" : "No answer from the collector. What is shown may be old; this page goes on by itself when it is back.");
+  if (is) say("The collector answers again");
+});
+
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+addEventListener("hashchange", async () => {
+  await show();
+  // Who moved by keyboard or screen reader goes on reading at the top of the new page.
+  main.querySelector("h1")?.focus({ preventScroll: true });
+  scrollTo(0, 0);
+});
+
+drawTheme();
+await show();
+drawWho();
+// What the next page will need is fetched while nobody waits, so that it is there if the collector is not.
+setTimeout(() => plotLibrary().catch(() => {}), 500);

@@ -1,0 +1,84 @@
+/**
+ * A release as the pages read it: the columns that the collector sent, and what follows from them.
+ *
+ * No number is made here that an export does not have, but intervals of frequencies, by the release's own
+ * formula in the same floating point: raw - z se and raw + z se.
+ */
+
+import { get } from "./api.js";
+
+export class Found {
+  constructor(said) {
+    Object.assign(this, said);
+    const { key, frequency, frequency_se: error } = this.columns;
+    this.n = key.length;
+    this.users = this.metadata.users;
+    this.raw = this.columns.frequency_raw ?? frequency;
+    this.low = Float64Array.from(key, (_, at) => (error[at] === null ? -Infinity : this.raw[at] - this.z * error[at]));
+    this.high = Float64Array.from(key, (_, at) => (error[at] === null ? Infinity : this.raw[at] + this.z * error[at]));
+    // Ranks are those of the unprocessed estimates: what post-processing does must not look like knowledge.
+    this.order = Uint32Array.from(key.keys()).sort((a, b) => this.raw[b] - this.raw[a] || a - b);
+    this.rank = new Uint32Array(this.n);
+    this.order.forEach((code, place) => (this.rank[code] = place + 1));
+  }
+
+  static async fetch(id, post, signal) {
+    return new Found(await get(`/v1/campaigns/${id}/results?post=${encodeURIComponent(post)}`, { signal }));
+  }
+
+  /** Whether a key cannot be told from one that nobody holds, looking at all keys together. */
+  isNoise(code) {
+    const error = this.columns.frequency_se[code];
+    return error === null || this.raw[code] - this.z_all * error <= 0;
+  }
+
+  /** Whether anything is known of a key's mean: its interval is narrower than the range. */
+  hasMean(code) {
+    const { mean, mean_low: low, mean_high: high } = this.columns;
+    return mean[code] !== null && !(low[code] <= this.value_range[0] && high[code] >= this.value_range[1]);
+  }
+
+  get hasMeans() {
+    return this.columns.mean.some((mean) => mean !== null);
+  }
+
+  /**
+   * Runs of keys, as [first rank, last rank], of which no two can be told apart; from the top, without overlap.
+   * Keys within noise are left to say that of themselves.
+   */
+  ties(most = 60) {
+    const runs = [];
+    for (let place = 0; place < Math.min(most, this.n); ) {
+      const code = this.order[place];
+      if (this.isNoise(code)) break;
+      let end = place;
+      while (end + 1 < this.n && end + 2 <= this.rank_worst[code] && !this.isNoise(this.order[end + 1])) end++;
+      if (end > place) runs.push([place + 1, end + 1]);
+      place = end + 1;
+    }
+    return runs;
+  }
+
+  /** The least and the largest frequency and mean that a share of lying devices could make of a key; or null. */
+  reachOfLiars(code, share) {
+    if (!this.leverage) return null;
+    const { points, drawn_from: drawn } = this.leverage;
+    const s = share / (share + (1 - share) / drawn);
+    const f = Math.min(1, Math.max(0, this.raw[code]));
+    const weights = points.map(([weight]) => (1 - s) * f + s * weight);
+    return { low: Math.min(...weights), high: Math.max(...weights), mean: this.#meansOfLiars(code, s, f) };
+  }
+
+  #meansOfLiars(code, s, f) {
+    const mean = this.columns.mean_raw?.[code] ?? this.columns.mean[code];
+    const [low, high] = this.value_range;
+    if (mean === null || this.leverage.points.some(([, signed]) => signed === null)) return null;
+    const m = Math.min(1, Math.max(-1, (2 * (mean - low)) / (high - low) - 1));
+    const reached = this.leverage.points.map(([weight, signed]) => [(1 - s) * f + s * weight, (1 - s) * f * m + s * signed]);
+    // Where the frequency can be pushed to nothing, the mean can be pushed anywhere.
+    if (reached.some(([weight]) => weight <= 0)) return [low, high];
+    const units = reached.map(([weight, signed]) => Math.min(1, Math.max(-1, signed / weight)));
+    const value = (unit) => low + ((unit + 1) / 2) * (high - low);
+    return [value(Math.min(...units)), value(Math.max(...units))];
+  }
+}

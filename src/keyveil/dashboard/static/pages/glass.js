@@ -1,0 +1,196 @@
+import { get, token, Trouble } from "../api.js";
+import { figure } from "../charts.js";
+import { h, nameNode, put, say, shown } from "../dom.js";
+import { Found } from "../found.js";
+import { count } from "../format.js";
+import { BrowserLedger, Device, makeReport, randomBytes, readConfig, readRecord, readReport, Refused, toFrames, toHex } from "../keyveil.js";
+
+const SYMBOLS = { 0: ["\u00b7", "says nothing"], 1: ["+", "says: high"], 2: ["\u2212", "says: low"] };
+const CROWD = 50;
+const MOST_KEYS = 40;
+
+/** The visitor is a device: truth, noise and what is sent, side by side; the chart moves. */
+export async function draw({ content, params: { id }, signal, redraw }) {
+  const campaign = id ?? (await openCampaign(signal));
+  content.append(h("h1", { tabindex: -1 }, "Under glass"), h("p", { class: "lead" }, "You are a device. What you enter stays in this browser; what leaves it is noise with a little truth inside. See both."));
+  if (!campaign) {
+    content.append(h("section", { class: "empty" }, h("h2", {}, "No campaign to take part in"),
+      h("p", {}, token.get() ? "No campaign here is open to everybody. " : "Without a token this page cannot look for one. Ask for the address of a campaign that is open to everybody, or enter a token. ", "Create one on the ", h("a", { href: "#/plan" }, "plan page"), " (who may send: everybody), or run ", h("code", {}, "keyveil demo"), ".")));
+    return;
+  }
+  if (!globalThis.crypto?.subtle) {
+    content.append(h("section", { class: "trouble", role: "alert" }, h("h2", {}, "This address is not safe enough"), h("p", {}, "Browsers noise only on https pages and on this machine itself (localhost). Open the page that way.")));
+    return;
+  }
+  const view = await get(`/v1/campaigns/${campaign}`, { signal });
+  if (view.state !== "open" || !view.device_config || view.uploads !== "open") {
+    content.append(h("section", { class: "empty" }, h("h2", {}, "This campaign takes no reports from here"), h("p", {}, view.state === "open" ? "It takes reports from devices with a token only." : `It is ${view.state}.`)));
+    return;
+  }
+  const said = JSON.parse(view.campaign);
+  let config;
+  let device;
+  try {
+    config = await readConfig(view.device_config);
+    device = await Device.open(view.device_config, { url: location.origin, ledger: new BrowserLedger("keyveil-glass") });
+  } catch (error) {
+    content.append(h("section", { class: "trouble", role: "alert" }, h("h2", {}, "Your device refuses this campaign"), h("p", {}, error instanceof Refused ? error.message : String(error)), h("p", {}, "That is how it should be: a device checks what it is asked before it looks at your data.")));
+    return;
+  }
+  content.append(new Glass({ campaign, said, config, device, signal, redraw }).node);
+}
+
+async function openCampaign(signal) {
+  if (!token.get()) return null;
+  const { campaigns } = await get("/v1/campaigns", { signal });
+  for (const one of campaigns.filter(({ state }) => state === "open").reverse().slice(0, 20)) {
+    if ((await get(`/v1/campaigns/${one.id}/about`, { signal })).uploads === "open") return one.id;
+  }
+  return null;
+}
+
+class Glass {
+  constructor({ campaign, said, config, device, signal }) {
+    Object.assign(this, { campaign, said, config, device, signal });
+    const [low, high] = said.value_range;
+    const names = config.names.slice(0, MOST_KEYS);
+    this.inputs = names.map((name, at) => h("input", { type: "number", id: `held-${at}`, min: low, max: high, step: "any", placeholder: "\u2013", "aria-label": `Your value for ${shown(name)}` }));
+    this.agree = h("input", { type: "checkbox", id: "agree" });
+    this.send = h("button", { type: "submit", class: "primary", disabled: true }, "Noise it and send");
+    this.crowd = h("button", { type: "button" }, `Let ${CROWD} made-up people answer too`);
+    this.out = h("div", { "aria-live": "polite" });
+    this.budget = h("p", { class: "muted" });
+    this.chart = h("div", { class: "glass-chart" });
+    this.agree.addEventListener("change", async () => {
+      await (this.agree.checked ? device.enable() : device.disable());
+      this.send.disabled = !this.agree.checked;
+      await this.showBudget();
+    });
+    this.crowd.addEventListener("click", () => this.sendCrowd());
+    this.node = h("div", {},
+      h("p", {}, "The question: ", h("strong", {}, nameNode(said.name)), ". ", said.purpose && ["Asked by ", nameNode(said.owner), " to ", nameNode(said.purpose), ". "], `Epsilon ${said.epsilon}.`),
+      h("div", { class: "glass-grid" },
+        h("form", { class: "card", onsubmit: (event) => { event.preventDefault(); this.report(); } },
+          h("h2", {}, "1. What you hold"), h("p", { class: "muted" }, `Fill in what is true, from ${low} to ${high}; leave the rest empty. Up to ${said.pairs_per_user} count.`),
+          h("div", { class: "held" }, names.map((name, at) => h("p", {}, h("label", { for: `held-${at}` }, nameNode(name)), this.inputs[at]))),
+          config.names.length > MOST_KEYS && h("p", { class: "muted" }, `${count(config.names.length - MOST_KEYS)} more keys are asked about; yours are empty there.`),
+          h("p", { class: "agree" }, this.agree, h("label", { for: "agree" }, "I agree that one noised report is sent")),
+          h("p", { class: "buttons" }, this.send), this.budget),
+        h("section", { class: "card" }, h("h2", {}, "2. What is sent"), this.out)),
+      h("section", { class: "card" }, h("h2", {}, "3. What everybody's reports say together"), this.chart, h("p", { class: "buttons" }, this.crowd)));
+    put(this.out, h("p", { class: "muted" }, "Nothing yet."));
+    this.start();
+  }
+
+  async start() {
+    const status = await this.device.status();
+    this.agree.checked = Boolean(status.enabled);
+    this.send.disabled = !this.agree.checked;
+    await this.showBudget();
+    await this.showChart();
+  }
+
+  held() {
+    return Object.fromEntries(this.inputs.map((input, at) => [this.config.names[at], input.value]).filter(([, value]) => value !== "").map(([name, value]) => [name, Number(value)]));
+  }
+
+  async report() {
+    const held = this.held();
+    const made = await this.device.report(held);
+    if (!made.ok) {
+      put(this.out, refusal(made));
+      await this.showBudget();
+      return;
+    }
+    const sent = await this.device.send();
+    const told = await this.device.explain(held);
+    put(this.out, this.sideBySide(held, made.report), h("p", {}, told.guess),
+      h("p", { class: "muted" }, made.spent ? `It cost epsilon ${made.spent.toPrecision(4)}.` : "What you hold has not changed, so the answer is the one you gave before, and cost nothing: asking again learns nothing."),
+      sent.ok ? h("p", { role: "status" }, sent.sent ? "The collector has it." : "The collector has it already.") : refusal(sent));
+    say("Your report was made; truth and what is sent are shown side by side");
+    await this.showBudget();
+    await this.showChart();
+  }
+
+  /** Truth beside the report, key by key where reports speak of every key. */
+  sideBySide(held, report) {
+    const { payload } = readReport(report);
+    const answer = this.config.mechanism.layout.decode(payload);
+    const bits = h("p", { class: "bits" }, h("span", { class: "muted" }, `All that leaves, ${report.length} bytes: `), h("code", {}, toHex(report).replace(/(.{8})/g, "$1 ").trim()));
+    const isTrits = this.config.description.shape === "signed-unary" && !this.config.asked;
+    if (!isTrits) {
+      return h("div", {}, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "The truth"), h("th", { scope: "col" }, "What was drawn"))),
+        h("tbody", {}, h("tr", {}, h("td", {}, Object.entries(held).map(([name, value]) => h("span", { class: "block" }, nameNode(name), ` ${value}`)), !Object.keys(held).length && "nothing"), h("td", {}, h("code", {}, JSON.stringify([answer].flat()).slice(0, 400)))))), bits);
+    }
+    const rows = this.config.names.slice(0, MOST_KEYS).map((name, at) => {
+      const [symbol, words] = SYMBOLS[answer[at]];
+      const truth = held[name];
+      const [low, high] = this.said.value_range;
+      const shouldSay = truth === undefined ? 0 : truth >= (low + high) / 2 ? 1 : 2;
+      return h("tr", {}, h("th", { scope: "row" }, nameNode(name)), h("td", { class: "number" }, truth ?? h("span", { class: "muted" }, "not held")),
+        h("td", { class: "trit" }, h("span", { class: `symbol s${answer[at]}`, "aria-hidden": "true" }, symbol), h("span", {}, words)),
+        h("td", { class: "muted" }, answer[at] === shouldSay ? "happens to be true" : shouldSay === 0 ? "noise" : answer[at] === 0 ? "hidden" : "turned around"));
+    });
+    return h("div", {}, h("div", { class: "scroll short", role: "region", "aria-label": "Truth and report", tabindex: 0 }, h("table", {}, h("thead", {}, h("tr", {}, ["Key", "Truth", "The report", ""].map((title, at) => h(title ? "th" : "td", { scope: title ? "col" : null, class: at === 1 ? "number" : null }, title)))), h("tbody", {}, rows))), bits);
+  }
+
+  async showBudget() {
+    const status = await this.device.status();
+    put(this.budget, status.ok ? `This browser has spent epsilon ${status.spent.toPrecision(3)} of at most ${status.campaignCap} on this campaign, ${status.spentInAll.toPrecision(3)} of at most ${status.lifetimeCap} in all. No collector can raise that.` : status.reason);
+  }
+
+  /** Reports of people who do not exist, made by the same code; so that one visitor sees a chart move. */
+  async sendCrowd() {
+    this.crowd.disabled = true;
+    try {
+      const [low, high] = this.said.value_range;
+      const reports = [];
+      for (let person = 0; person < CROWD; person++) {
+        const held = {};
+        this.config.names.forEach((name, at) => { if (Math.random() < 0.8 / (at + 1)) held[name] = low + (high - low) * Math.random() ** (1 + (at % 3)); });
+        reports.push(await makeReport(this.config, readRecord(this.config, held), randomBytes(8 * this.config.mechanism.nWords), randomBytes(16)));
+      }
+      const response = await fetch(`/v1/campaigns/${this.campaign}/reports`, { method: "POST", body: toFrames(reports), headers: { "content-type": "application/octet-stream" }, credentials: "omit" });
+      say(response.ok ? `${CROWD} made-up people answered` : "The collector refused");
+      await this.showChart();
+    } catch {
+      put(this.chart, h("p", { class: "wrong" }, "The collector does not answer. Try again in a moment."));
+    } finally {
+      this.crowd.disabled = false;
+    }
+  }
+
+  async showChart() {
+    if (!token.get()) {
+      put(this.chart, h("p", { class: "muted" }, "Your report is counted. The chart is for those with an analyst's token: enter one above to see it move."));
+      return;
+    }
+    try {
+      const found = await Found.fetch(this.campaign, "none", this.signal);
+      if (!found.users) {
+        put(this.chart, h("p", { class: "muted" }, "No report yet: yours could be the first."));
+        return;
+      }
+      const before = this.before;
+      this.before = found;
+      const codes = [...found.order.slice(0, 12)];
+      const rows = codes.map((code) => ({ code, low: 100 * found.low[code], high: 100 * found.high[code], middle: 100 * found.raw[code], was: before ? 100 * before.raw[code] : null }));
+      const label = (code) => { const name = shown(found.columns.key[code]); return name.length > 18 ? `${[...name].slice(0, 16).join("")}\u2026` : name; };
+      const drawn = await figure((Plot) => ({
+        width: Math.max(300, this.chart.clientWidth), height: 58 + 24 * rows.length, marginTop: 6, marginBottom: 44, marginLeft: 130, marginRight: 16, y: { type: "point", domain: codes }, x: { label: "% of people", domain: [Math.min(0, ...rows.map(({ low }) => Math.max(low, -60))), Math.max(...rows.map(({ high }) => Math.min(high, 160)))], clamp: true }, ariaLabel: `Estimates from ${found.users} reports with 95 % intervals`,
+        marks: [Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.axisX({ color: "var(--muted)", labelOffset: 38 }), Plot.axisY({ tickFormat: label, tickSize: 0, label: null, color: "var(--ink)" }), Plot.ruleX([0], { stroke: "var(--muted)" }),
+          Plot.ruleY(rows, { y: "code", x1: "low", x2: "high", stroke: "var(--blue)", strokeWidth: 6, strokeOpacity: 0.3, strokeLinecap: "round" }), before ? Plot.dot(rows, { y: "code", x: "was", r: 4, stroke: "var(--orange)" }) : null, Plot.dot(rows, { y: "code", x: "middle", fill: "var(--blue)", r: 4.5 })],
+      }));
+      put(this.chart, h("p", {}, h("strong", { class: "glass-count" }, count(found.users)), ` ${found.users === 1 ? "report" : "reports"} so far. `, before ? "Rings: before; dots: now." : "", " One report hardly moves it; that is what hides you. ", h("a", { href: `#/c/${this.campaign}/results` }, "All results")), drawn);
+    } catch (error) {
+      if (this.signal.aborted) return;
+      if (!(error instanceof Trouble)) throw error;
+      put(this.chart, h("p", { class: "muted" }, `${error.title ?? "No chart"}. ${error.remedy ?? ""}`));
+    }
+  }
+}
+
+function refusal({ code, reason }) {
+  const words = { "do-not-track": "Your browser asks not to be tracked, so nothing is sent. That is respected here as everywhere.", "over-campaign-cap": "This browser has spent all that it allows for this campaign. It sends nothing more; no collector can change that.", "over-lifetime-cap": "This browser has spent all that it ever allows.", waiting: "The collector does not answer now. The report waits in this browser and is sent later.", "not-enabled": "You have not agreed.", expired: "The campaign is over." };
+  return h("p", { class: "wrong", role: "alert" }, words[code] ?? reason ?? code);
+}

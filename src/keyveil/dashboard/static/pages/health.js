@@ -1,0 +1,98 @@
+import { get, poll, text } from "../api.js";
+import { h, nameNode, put } from "../dom.js";
+import { Found } from "../found.js";
+import { count, digitsFor, percent, value } from "../format.js";
+import { field, refusals, tile, tiles } from "../parts.js";
+
+const SHOWN = 30;
+
+/** What is refused, and how far those who lie could move each result. */
+export async function draw({ content, params: { id }, query, remember, signal }) {
+  const ready = tile("Collector");
+  const waiting = tile("Uploads waiting");
+  const refused = tile("Requests refused");
+  const ofReports = h("div");
+  const ofRequests = h("div");
+  const here = h("div");
+  content.append(tiles(ready, waiting, refused),
+    h("section", {}, h("h2", {}, "Reports to this campaign, refused by reason"), here),
+    h("div", { class: "pair" },
+      h("section", {}, h("h2", {}, "All campaigns: single reports"), ofReports),
+      h("section", {}, h("h2", {}, "All campaigns: whole requests"), ofRequests)),
+    h("p", { class: "muted" }, "Counted since the collector process started. Few refusals are normal: devices with an old clock or an old round. Many of one kind at once are a fault or an attack."));
+  const look = async (signal) => {
+    const [page, state, progress] = await Promise.all([text("/metrics", { signal }), get("/readyz", { signal }).catch((error) => ({ ready: false, waiting_uploads: "?", damaged: [], error })), get(`/v1/campaigns/${id}/progress`, { signal })]);
+    return { reports: series(page, "keyveil_reports_total", "status"), problems: series(page, "keyveil_refused_requests_total", "code"), state, progress };
+  };
+  const show = ({ reports, problems, state, progress }) => {
+    ready.show(state.ready ? "ready" : "not ready", state.damaged.length ? `${state.damaged.length} campaigns damaged` : `${state.store ?? "?"} store, nothing damaged`);
+    waiting.show(String(state.waiting_uploads), "acknowledged only once stored");
+    refused.show(count(Object.values(problems).reduce((sum, n) => sum + n, 0)), "since the start");
+    put(here, refusals(progress.statuses));
+    put(ofReports, refusals(reports));
+    put(ofRequests, refusals(problems, {}));
+  };
+  show(await look(signal));
+  const stop = poll(look, { every: 3000, show, fail: () => {} });
+  signal.addEventListener("abort", stop);
+  content.append(await liars(id, query, remember, signal));
+}
+
+/** Prometheus text: the counts of one metric by one label. */
+export function series(page, name, label) {
+  const counts = {};
+  for (const line of page.split("\n")) {
+    const found = new RegExp(`^${name}\\{${label}="([^"]*)"\\} (\\d+)$`).exec(line);
+    if (found) counts[found[1]] = Number(found[2]);
+  }
+  return counts;
+}
+
+async function liars(id, query, remember, signal) {
+  const section = h("section", {}, h("h2", {}, "If some devices lie"));
+  let found;
+  try {
+    found = await Found.fetch(id, "none", signal);
+  } catch (error) {
+    if (signal.aborted || error.isOffline || error.needsToken) throw error;
+    section.append(h("p", {}, `${error.title}. ${error.detail} ${error.remedy}`));
+    return section;
+  }
+  if (!found.users) {
+    section.append(h("p", {}, "No report yet, so there is no result to move."));
+    return section;
+  }
+  if (!found.leverage) {
+    section.append(h("p", {}, "For a campaign of several rounds no bound is known here: lies in one round change what the next one asks."));
+    return section;
+  }
+  const share = h("input", { type: "range", id: "share", min: 0.1, max: 10, step: 0.1, value: query.get("liars") ?? "1" });
+  const said = h("output", { for: "share" });
+  const body = h("tbody");
+  const codes = [...found.order.slice(0, SHOWN)];
+  const digits = digitsFor(100 * Math.min(...codes.map((code) => (found.high[code] - found.low[code]) / 2)));
+  const meanDigits = digitsFor((found.value_range[1] - found.value_range[0]) / 50);
+  const draw = () => {
+    const part = Number(share.value) / 100;
+    put(said, `${share.value} % of devices`);
+    remember({ liars: share.value }, { liars: "1" });
+    put(body, codes.map((code) => {
+      const reach = found.reachOfLiars(code, part);
+      return h("tr", { class: found.isNoise(code) ? "noise" : null },
+        h("th", { scope: "row" }, nameNode(found.columns.key[code])),
+        h("td", { class: "number strong" }, percent(found.columns.frequency[code], digits)),
+        h("td", { class: "nowrap" }, `${percent(found.low[code], digits)} to ${percent(found.high[code], digits)}`),
+        h("td", { class: "nowrap" }, `${percent(reach.low, digits)} to ${percent(reach.high, digits)}`),
+        found.hasMeans && h("td", { class: "number" }, value(found.columns.mean[code], meanDigits)),
+        found.hasMeans && h("td", { class: "nowrap" }, reach.mean === null ? "?" : `${value(reach.mean[0], meanDigits)} to ${value(reach.mean[1], meanDigits)}`));
+    }));
+  };
+  share.addEventListener("input", draw);
+  const columns = ["Key", "People", "Noise alone, 95 %", "Liars could make it", ...(found.hasMeans ? ["Mean", "Liars could make it"] : [])];
+  section.append(
+    h("p", {}, "Noise hides a person, so it also hides a liar. A device that sends whatever report it likes moves a number by at most the largest weight that one report has in the estimate; this is that bound, exactly, for the ", h("strong", {}, "unprocessed"), " numbers. Liars who act like honest people holding something else cannot be found, only bounded."),
+    h("div", { class: "controls" }, field("Devices that lie", share), said),
+    h("div", { class: "scroll", role: "region", "aria-label": "What liars could do", tabindex: 0 }, h("table", { class: "keys" }, h("thead", {}, h("tr", {}, columns.map((title, at) => h("th", { scope: "col", class: [1, 4].includes(at) ? "number" : null }, title)))), body)));
+  draw();
+  return section;
+}

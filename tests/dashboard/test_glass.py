@@ -1,0 +1,175 @@
+"""The visitor is a device: the JavaScript client in a real browser, its ledger in IndexedDB."""
+
+import json
+
+from browsing import ask, expect, visiting
+
+
+def with_ledger(script):
+    return f"""async (name) => {{
+      const {{ BrowserLedger }} = await import("/assets/keyveil.js");
+      const ledger = new BrowserLedger(name);
+      {script}
+    }}"""
+
+
+def test_truth_and_what_is_sent_stand_side_by_side_and_the_chart_moves(browser, furnished):
+    campaign = furnished.campaigns["open"]
+    before = reports(furnished, campaign)
+    with visiting(browser, furnished.url, token=furnished.admin) as visitor:
+        page = visitor.go(f"/glass/{campaign.id}")
+        expect(page.locator(".glass-count")).to_have_text(f"{before:,}")
+        send = page.get_by_role("button", name="Noise it and send")
+        expect(send).to_be_disabled()
+        page.fill("#held-0", "45")
+        page.get_by_label("I agree").check()
+        send.click()
+        expect(page.get_by_text("The collector has it.")).to_be_visible()
+        table = page.locator(".glass-grid table tbody tr")
+        expect(table).to_have_count(10)
+        expect(table.first).to_contain_text("45")
+        expect(table.nth(1)).to_contain_text("not held")
+        sent = page.locator(".bits code").inner_text().replace(" ", "")
+        expect(page.locator(".glass-count")).to_have_text(f"{before + 1:,}")
+        assert len(bytes.fromhex(sent)) == 38
+        assert sent[2:34] == campaign.id[:32]
+
+        # The same data again: the same bytes, no cost, nothing counted twice.
+        send.click()
+        expect(page.get_by_text("cost nothing")).to_be_visible()
+        assert page.locator(".bits code").inner_text().replace(" ", "") == sent
+        # What was spent is in IndexedDB and outlives the page.
+        page.reload()
+        visitor.settled()
+        expect(page.get_by_text("This browser has spent epsilon 2.00 of at most 4")).to_be_visible()
+        page.fill("#held-1", "10")
+        send.click()
+        expect(page.get_by_text("It cost epsilon 2.000.")).to_be_visible()
+        page.fill("#held-2", "10")
+        send.click()
+        expect(page.get_by_text("has spent all that it allows for this campaign")).to_be_visible()
+        page.get_by_role("button", name="Let 50 made-up people answer too").click()
+        expect(page.locator(".glass-count")).to_have_text(f"{before + 52:,}")
+    assert reports(furnished, campaign) == before + 52
+
+
+def reports(process, campaign):
+    return ask(process, f"/v1/campaigns/{campaign.id}/progress")["reports"]
+
+
+def test_a_visitor_without_a_token_can_take_part(browser, furnished):
+    campaign = furnished.campaigns["open"]
+    with visiting(browser, furnished.url) as visitor:
+        page = visitor.go(f"/glass/{campaign.id}")
+        page.fill("#held-3", "5")
+        page.get_by_label("I agree").check()
+        page.get_by_role("button", name="Noise it and send").click()
+        expect(page.get_by_text("The collector has it.")).to_be_visible()
+        expect(page.get_by_text("The chart is for those with an analyst's token")).to_be_visible()
+
+
+def test_a_campaign_that_takes_no_reports_from_here_says_so(browser, furnished):
+    with visiting(browser, furnished.url) as visitor:
+        visitor.go(f"/glass/{furnished.campaigns['closed'].id}")
+        assert "It is finished." in visitor.text()
+        visitor.go(f"/glass/{furnished.campaigns['empty'].id}")
+        assert "devices with a token only" in visitor.text()
+
+
+def test_a_device_refuses_a_campaign_that_spends_more_than_it_says(browser, furnished):
+    campaign = furnished.campaigns["open"]
+
+    def lie(route):
+        said = route.fetch().json()
+        said["campaign"] = said["campaign"].replace('"epsilon":2.0', '"epsilon":1.0')
+        said["device_config"]["campaign"] = said["campaign"]
+        route.fulfill(json=said)
+
+    with visiting(browser, furnished.url) as visitor:
+        visitor.page.route(f"**/v1/campaigns/{campaign.id}", lie)
+        visitor.go(f"/glass/{campaign.id}")
+        assert "Your device refuses this campaign" in visitor.text()
+
+
+def ledger(visitor, name, script):
+    return visitor.page.evaluate(with_ledger(script), name)
+
+
+def test_the_browser_ledger_is_one_document_changed_in_one_transaction(browser, furnished):
+    with visiting(browser, furnished.url) as visitor:
+        # A fresh ledger has a secret of its own and is off.
+        first = ledger(
+            visitor,
+            "t1",
+            "return ledger.update((state) => [state.enabled, state.secret.length, state.spent])",
+        )
+        assert first == [False, 64, {}]
+        # What a change returns is returned, and kept.
+        assert ledger(visitor, "t1", "return ledger.update((state) => (state.spent.c = 1.5))") == 1.5
+        # A change that throws changes nothing.
+        thrown = ledger(
+            visitor,
+            "t1",
+            """try {
+                 await ledger.update((state) => { state.spent.c = 99; throw new Error("no"); });
+               } catch (error) { return error.message; }""",
+        )
+        assert thrown == "no"
+        assert ledger(visitor, "t1", "return ledger.update((state) => state.spent.c)") == 1.5
+        # Changes at once are one after the other: none is lost.
+        total = ledger(
+            visitor,
+            "t1",
+            """const once = () => ledger.update((state) => { state.dropped += 1; });
+               await Promise.all(Array.from({ length: 40 }, once));
+               return ledger.update((state) => state.dropped);""",
+        )
+        assert total == 40
+        visitor.page.reload()
+        visitor.settled()
+        assert ledger(visitor, "t1", "return ledger.update((state) => [state.spent.c, state.dropped])") == [
+            1.5,
+            40,
+        ]
+
+
+def test_two_tabs_share_one_ledger(browser, furnished):
+    with visiting(browser, furnished.url) as visitor:
+        other = visitor.context.new_page()
+        other.goto(furnished.url)
+        add = """const once = () => ledger.update((state) => { state.refused += 1; });
+                 await Promise.all(Array.from({ length: 25 }, once));"""
+        # Both begin before either ends.
+        start = f"(name) => {{ window.__done = ({with_ledger(add)})(name); }}"
+        visitor.page.evaluate(start, "t2")
+        other.evaluate(start, "t2")
+        visitor.page.evaluate("() => window.__done")
+        other.evaluate("() => window.__done")
+        assert ledger(visitor, "t2", "return ledger.update((state) => state.refused)") == 50
+
+
+def test_a_browser_ledger_that_cannot_be_believed_stops_all_reports(browser, furnished):
+    campaign = furnished.campaigns["open"]
+    with visiting(browser, furnished.url) as visitor:
+        said = ask(furnished, f"/v1/campaigns/{campaign.id}")["device_config"]
+        found = visitor.page.evaluate(
+            """async (config) => {
+              const { BrowserLedger, Device } = await import("/assets/keyveil.js");
+              const ledger = new BrowserLedger("t3");
+              const device = await Device.open(config, { url: location.origin, ledger });
+              await device.enable();
+              const first = await device.report({ "key a": 30 });
+              const database = await new Promise((done) => {
+                const opening = indexedDB.open("t3", 1);
+                opening.onsuccess = () => done(opening.result);
+              });
+              const change = database.transaction("ledger", "readwrite");
+              change.objectStore("ledger").put({ version: 1, queue: [], spent: { x: -1 } }, "state");
+              await new Promise((done) => (change.oncomplete = done));
+              database.close();
+              const second = await device.report({ "key a": 30 });
+              return [first.ok, second.ok, second.code];
+            }""",
+            json.loads(json.dumps(said)),
+        )
+        assert found == [True, False, "ledger-corrupt"]
