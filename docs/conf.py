@@ -37,6 +37,7 @@ nitpick_ignore = [
         "client.reporter.OpenRound",
         "client.transport.Answer",
         "estimate.distribution.Windowed",
+        "estimate.hostile.Said",
         "estimate.sizes.SizeLaw",
         "estimate.sizes.Truncation",
         "mechanisms.base.Ask",

@@ -11,19 +11,19 @@ speak of the same: of those who speak of it they are s / (s + (1 - s) / d).
 
 This is exact for the expected shift and needs no assumption about the liars: they may know everything and
 act together. It cannot be detected away: reports that are drawn honestly from a lie look like any other.
-`leverage` is the one place that knows mechanisms.
+The weights are those of `estimate.hostile`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from keyveil.errors import MechanismError
+from keyveil.estimate.hostile import lever
 from keyveil.mechanisms import Mechanism
-from keyveil.mechanisms.bucket import TIE_WORDS, Bucket
 
 Floats = NDArray[np.float64]
 
@@ -56,23 +56,14 @@ class Leverage:
 
 def leverage(mechanism: Mechanism) -> Leverage | None:
     """The points of a mechanism whose estimate is a mean of weights; None where it is not."""
-    if hasattr(mechanism, "debias"):
-        return _of_signs(mechanism)
     try:
-        a, b, l = float(mechanism.a), float(mechanism.b), mechanism.pairs_per_user
-    except (AttributeError, TypeError):
+        pull = lever(mechanism)
+    except MechanismError:
         return None
-    return Leverage(points=((l * (1 - b) / (a - b), None), (-l * b / (a - b), None)), drawn_from=1)
-
-
-def _of_signs(mechanism: Any) -> Leverage:
-    said = [(1.0, 0.0), (0.0, 1.0), (0.0, 0.0)]
-    # A bucket may speak for a key with either sign; a device may look for an id whose hash does that.
-    if isinstance(mechanism, Bucket) and mechanism.tie > -TIE_WORDS:
-        said.append((1.0, 1.0))
-    points = []
-    for plus, minus in said:
-        weight, signed = mechanism.debias(plus, minus, 1.0)
-        points.append((float(weight), float(signed)))
-    asked = float(mechanism.expected_asked(1.0))
-    return Leverage(points=tuple(points), drawn_from=round(1 / asked))
+    # A mean that is divided by something else than the frequency is not moved along these points.
+    plain = (pull.mean_weight, pull.mean_floor) == (pull.weight, pull.floor)
+    signed = pull.signed if plain else None
+    points = tuple(
+        (pull.of_report(said), None if signed is None else said.sign * signed) for said in pull.says
+    )
+    return Leverage(points=points, drawn_from=round(1 / pull.asked))
