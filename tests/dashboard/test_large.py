@@ -85,13 +85,14 @@ def test_a_page_of_26744_keys_is_light_and_complete(browser, large):
 
 @pytest.mark.nightly
 def test_26744_keys_are_interactive_at_once(browser, large):
-    """The best of five: a shared machine may be busy, the page is not."""
-    loads, slowest = [], []
+    """Of each thing the best of five: a shared machine may be busy, the page is not."""
+    loads, best = [], {}
     for _ in range(5):
         for page, ready, _ in open_results(browser, large):
-            took = page.evaluate(SORT_AND_SEARCH)
             loads.append(ready)
-            slowest.append(max(took.items(), key=lambda one: one[1]))
-    print(f"interactive after {min(loads):.0f} ms; slowest {min(slowest, key=lambda one: one[1])}")
+            for what, took in page.evaluate(SORT_AND_SEARCH).items():
+                best[what] = min(took, best.get(what, took))
+    slowest = max(best, key=best.get)
+    print(f"interactive after {min(loads):.0f} ms; slowest: {slowest}, {best[slowest]:.0f} ms")
     assert min(loads) < 1500
-    assert min(took for _, took in slowest) < 100
+    assert best[slowest] < 100

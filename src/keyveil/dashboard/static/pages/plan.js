@@ -165,7 +165,7 @@ class Draft {
     const soon = new Date(Date.now() + 90 * 86_400_000).toISOString().slice(0, 10);
     this.name = h("input", { type: "text", id: "d-name", required: true, value: "" });
     this.owner = h("input", { type: "text", id: "d-owner", required: true });
-    this.purpose = h("input", { type: "text", id: "d-purpose", required: true, placeholder: "to \u2026" });
+    this.purpose = h("input", { type: "text", id: "d-purpose", required: true, placeholder: "learn which parts are used" });
     this.expires = h("input", { type: "date", id: "d-expires", required: true, value: soon });
     this.low = h("input", { type: "number", id: "d-low", step: "any", value: 0 });
     this.high = h("input", { type: "number", id: "d-high", step: "any", value: 100 });
