@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import page_tables
+from docutils.nodes import container
 from latex2mathml.converter import convert
 from sphinx.util.docutils import SphinxDirective
 
@@ -33,7 +34,9 @@ class _Table(SphinxDirective):
         """The function's Markdown, parsed where the directive stands."""
         for source in page_tables.SOURCES:
             self.env.note_dependency(str(source))
-        return self.parse_text_to_nodes(page_tables.TABLES[self.name](*self.arguments))
+        made = self.parse_text_to_nodes(page_tables.TABLES[self.name](*self.arguments))
+        # Numbers keep to one line; sentences may break.
+        return [container("", *made, classes=["numbers"])] if self.arguments else made
 
 
 def _inline(self: HTML5Translator, node: Any) -> None:
