@@ -122,7 +122,7 @@ def _(mechanism: SignedResponse, records: Records, stream: Stream) -> Bytes:
         from keyveil.batch import loops
 
         symbols, done = np.empty(n, dtype=np.int64), 0
-        held = records.offsets, records.codes, records.values
+        held = _columns(records)
         while done < n:
             # How many ties there are depends on the digits alone: drawing more tails changes no chance.
             tails = draw_words(stream, 64 + (n - done) // 16)
@@ -133,6 +133,13 @@ def _(mechanism: SignedResponse, records: Records, stream: Stream) -> Bytes:
         whole = split_words(digits, tails, slots, l, c.keep, c.keep + c.flip, c.fake)
         symbols = symbols_from_words(mechanism, records, whole)
     return pack_symbols(mechanism.layout, symbols)
+
+
+def _columns(records: Records) -> tuple[Ints, Ints, Floats]:
+    """Offsets, codes and values, with a code to look at even where nobody holds any."""
+    if records.codes.size:
+        return records.offsets, records.codes, records.values
+    return records.offsets, np.zeros(1, dtype=np.int64), np.zeros(1)
 
 
 def _kernel(mechanism: SignedResponse) -> tuple[Any, ...]:
@@ -206,7 +213,7 @@ def _(mechanism: SignedResponse, records: Records, words: Words) -> Ints:
     if is_compiled(100 * len(records)):
         from keyveil.batch import loops
 
-        held = records.offsets, records.codes, records.values
+        held = _columns(records)
         symbols: Ints = loops.respond_signed(*held, words, _kernel(mechanism))
         return symbols
     slot, dummy, rounding, word = words.T

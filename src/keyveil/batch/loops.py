@@ -5,9 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
 
 Array = Any
+
+
+@intrinsic
+def _lowest(typing: Any, word: Any) -> Any:
+    """Which is the lowest bit that is set; one is."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.IntType(1)(1))
+
+    return types.int64(types.uint64), generate
 
 
 @njit(cache=True, nogil=True)
@@ -27,15 +39,16 @@ def draw_trits(out: Array, octets: Array, tails: Array, first: int, low: Any, hi
         if used + _ones(flags) > tails.size:
             return row
         for group in range(flags.size):
-            if flags[group] == 0:
-                continue
-            for byte in range(8 * group, min(8 * group + 8, n_bytes)):
-                for place in range(4):
-                    if marks[byte] >> place & 1:
-                        word = _joined(octets[row, place, byte], tails[used])
-                        used += 1
-                        trit = 1 if word < low else 2 if word < high else 0
-                        out[row, byte] = out[row, byte] & ~(3 << 2 * place) | trit << 2 * place
+            left = flags[group]
+            # One step a tie: its place is where the lowest bit is set.
+            while left:
+                bit = _lowest(left)
+                left &= left - np.uint64(1)
+                byte, place = 8 * group + (bit >> 3), bit & 7
+                word = _joined(octets[row, place, byte], tails[used])
+                used += 1
+                trit = 2 * np.int64(word < high) - np.int64(word < low)
+                out[row, byte] = out[row, byte] & ~(3 << 2 * place) | trit << 2 * place
         out[row, n_bytes - 1] &= last
     return out.shape[0]
 
@@ -78,15 +91,14 @@ def draw_bits(out: Array, octets: Array, tails: Array, first: int, threshold: An
         if used + _ones(flags) > tails.size:
             return row
         for group in range(flags.size):
-            if flags[group] == 0:
-                continue
-            for byte in range(8 * group, min(8 * group + 8, n_bytes)):
-                for place in range(8):
-                    if marks[byte] >> place & 1:
-                        word = _joined(octets[row, place, byte], tails[used])
-                        used += 1
-                        if word < threshold:
-                            out[row, byte] |= 1 << place
+            left = flags[group]
+            while left:
+                bit = _lowest(left)
+                left &= left - np.uint64(1)
+                byte, place = 8 * group + (bit >> 3), bit & 7
+                word = _joined(octets[row, place, byte], tails[used])
+                used += 1
+                out[row, byte] |= np.int64(word < threshold) << place
         out[row, n_bytes - 1] &= last
     return out.shape[0]
 
@@ -179,20 +191,32 @@ def upper_half(a: Any, b: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _respond(record: Any, slot: Any, dummy: Any, rounding: Any, word: Any, kernel: Any) -> int:
-    """The symbol of `SignedResponse.perturb` for one record and four words."""
-    start, size, codes, values = record
-    n_keys, l, keep, told, fake = kernel
+def _sampled(record: Any, slot: Any, dummy: Any, n_keys: int, l: int) -> Any:
+    """The sampled key or dummy, and where a key's value is. No branch: chance is not foreseen.
+
+    There is at least one code, if only to be looked at in vain.
+    """
+    start, size, codes = record
     place = np.int64(upper_half(slot, np.uint64(max(size, l))))
-    if place < size:
-        key, value = codes[start + place], values[start + place]
-    else:
-        key, value = n_keys + np.int64(upper_half(dummy, np.uint64(l))), 0.0
+    padding = n_keys + np.int64(upper_half(dummy, np.uint64(l)))
+    held = np.int64(place < size)
+    at = (start + place) * held
+    return padding + (codes[np.uint64(at)] - padding) * held, at
+
+
+@njit(cache=True, nogil=True)
+def _truth(key: int, at: int, n_keys: int, values: Array, rounding: Any, is_kept: bool) -> int:
+    """The symbol of a key, or a dummy, whose sign is rounded, and kept or flipped."""
+    value = values[at] if key < n_keys else 0.0
     level = (value + 1.0) * 9223372036854775808.0
     plus = level >= 18446744073709551616.0 or rounding < np.uint64(level)
-    if word < told:
-        return 2 * key + np.int64((word < keep) != plus)
-    lie = np.int64((word - told) // fake)
+    return 2 * key + np.int64(is_kept != plus)
+
+
+@njit(cache=True, nogil=True)
+def _lie(key: int, number: Any) -> int:
+    """Lies skip over the truth's two symbols."""
+    lie = np.int64(number)
     return lie + 2 * np.int64(lie >= 2 * key)
 
 
@@ -202,11 +226,16 @@ def respond_signed(offsets: Array, codes: Array, values: Array, words: Array, ke
 
     `kernel` is n_keys, l, and the words keep, keep + flip, fake.
     """
+    n_keys, l, keep, told, fake = kernel
     symbols = np.empty(words.shape[0], dtype=np.int64)
     for user in range(words.shape[0]):
-        record = offsets[user], offsets[user + 1] - offsets[user], codes, values
-        row = words[user]
-        symbols[user] = _respond(record, row[0], row[1], row[2], row[3], kernel)
+        record = offsets[user], offsets[user + 1] - offsets[user], codes
+        key, at = _sampled(record, words[user, 0], words[user, 1], n_keys, l)
+        word = words[user, 3]
+        if word < told:
+            symbols[user] = _truth(key, at, n_keys, values, words[user, 2], word < keep)
+        else:
+            symbols[user] = _lie(key, (word - told) // fake)
     return symbols
 
 
@@ -229,7 +258,7 @@ def respond_signed_digits(
     kernel: Any,
 ) -> int:
     """The same from digits, see `noise.SPLIT`; how many records are done before the tails run out."""
-    _, l, keep, told, fake = kernel
+    n_keys, l, keep, told, fake = kernel
     used, low, short, long = 0, np.uint64(0xFFFFFFFF), np.uint64(0xFFFF), np.uint64(48)
     for user in range(first, symbols.size):
         if used + 3 > tails.size:
@@ -242,12 +271,18 @@ def respond_signed_digits(
             slot_word, used = slot_word | tails[used] >> np.uint64(16), used + 1
         if _straddles(dummy, np.uint64(l)):
             dummy_word, used = dummy_word | tails[used] >> np.uint64(16), used + 1
-        if word < told:
-            tied = (word | low) >= told or word < keep <= (word | low)
-        else:
-            tied = (word - told) % fake + low >= fake
-        if tied:
+        key, at = _sampled((start, size, codes), slot_word, dummy_word, n_keys, l)
+        if word >= told:
+            beyond = word - told
+            number = beyond // fake
+            if beyond - number * fake + low >= fake:
+                number, used = (beyond + (tails[used] >> np.uint64(32))) // fake, used + 1
+            symbols[user] = _lie(key, number)
+            continue
+        if (word | low) >= told or word < keep <= (word | low):
             word, used = word | tails[used] >> np.uint64(32), used + 1
-        record = start, size, codes, values
-        symbols[user] = _respond(record, slot_word, dummy_word, digits[user, 1], word, kernel)
+        if word < told:
+            symbols[user] = _truth(key, at, n_keys, values, digits[user, 1], word < keep)
+        else:
+            symbols[user] = _lie(key, (word - told) // fake)
     return symbols.size

@@ -15,7 +15,7 @@ from keyveil.numerics import WORD_BITS
 from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES, Envelope, public_words
 
 # Words drawn at once: what stays in a core's second cache; but enough records that numpy's calls cost little.
-_BLOCK_BYTES, _FEWEST = 1 << 20, 4096
+_BLOCK_BYTES, _FEWEST = 1 << 20, 1024
 
 
 def perturb_many(
