@@ -17,7 +17,7 @@ def noise_per_report(campaign: Campaign) -> float | None:
     >>> apps = Campaign(name="apps", epsilon=1.0, keys=("a", "b"), value_range=(0, 1), pairs_per_user=1,
     ...                 mechanism="pckv-ue")
     >>> round(noise_per_report(apps), 2)
-    6.13
+    10.07
     """
     if campaign.has_several_rounds:
         return None
