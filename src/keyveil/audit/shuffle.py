@@ -34,9 +34,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import irfft, next_fast_len, rfft
-from scipy.optimize import brentq
-from scipy.stats import binom
 
 from keyveil.errors import BudgetError
 from keyveil.mechanisms import Bucket, Mechanism
@@ -117,6 +114,8 @@ def by_clones(local: float, users: int, delta: float = DELTA) -> float:
 
 def clones_delta(local: float, users: int, epsilon: float) -> float:
     """The divergence at `epsilon` of what n - 1 possible clones leave to tell apart; an upper bound."""
+    from scipy.stats import binom
+
     p = 1 / (1 + math.exp(-local))
     low, high = binom.ppf((_CUT, 1 - _CUT), users - 1, math.exp(-local))
     clones = np.arange(max(low, 0), min(high, users - 1) + 1)
@@ -143,6 +142,8 @@ def by_blanket(mechanism: Bucket, users: int, delta: float = DELTA) -> float:
 
 def blanket_delta(mechanism: Bucket, users: int, epsilon: float) -> float:
     """E[(sum of M advantages)+] / (gamma n) on a grid; an upper bound."""
+    from scipy.fft import irfft, next_fast_len, rfft
+
     values, chances = advantages(mechanism, epsilon)
     gamma = mechanism.buckets * _least(mechanism)
     one_spread = math.sqrt(float(chances @ values**2))
@@ -185,6 +186,7 @@ def advantages(mechanism: Bucket, epsilon: float) -> tuple[Floats, Floats]:
 
 def _smallest(delta_at: Callable[[float], float], local: float, delta: float) -> float:
     """The epsilon below which `delta_at` exceeds delta, from above."""
+    from scipy.optimize import brentq
 
     def excess(epsilon: float) -> float:
         return math.log(delta_at(epsilon) / delta)
