@@ -137,9 +137,11 @@ def decode() -> dict[str, float]:
         mechanism = build("bucket", EPSILON, n_keys=d, pairs_per_user=l, cohorts=cohorts)
         assert isinstance(mechanism, Bucket)
         answers = rng.integers(0, cohorts * mechanism.buckets, n)
-        found[f"bucket, {cohorts} cohorts, seconds"] = median(
-            lambda m=mechanism, a=answers: signed_supports(m, a), clock=time.perf_counter
-        )
+        clocks = {"seconds": time.perf_counter, "cpu seconds": time.process_time}
+        for name, clock in clocks.items():
+            found[f"bucket, {cohorts} cohorts, {name}"] = median(
+                lambda m=mechanism, a=answers: signed_supports(m, a), clock=clock
+            )
     olh = build("olh", EPSILON, n_keys=5850)
     answers = rng.integers(0, olh.oracle.cohorts * olh.oracle.buckets, 20_000)
     os.environ["KEYVEIL_THREADS"] = "1"
@@ -302,8 +304,8 @@ def requirements(found: dict) -> list[tuple[str, float, float]]:
         )
     )
     decoded = found["decode"]
-    whole, few = (decoded[f"bucket, {cohorts} cohorts, seconds"] for cohorts in (1 << 16, 1 << 13))
-    rows.append(("bucket decode, 8 s over its seconds", 8 / whole, 1))
+    rows.append(("bucket decode, 8 s over its seconds", 8 / decoded["bucket, 65536 cohorts, seconds"], 1))
+    whole, few = (decoded[f"bucket, {cohorts} cohorts, cpu seconds"] for cohorts in (1 << 16, 1 << 13))
     rows.append(("bucket decode, 8,192 cohorts over 65,536", whole / few, 5))
     if "pure-ldp OLH server" in big:
         olh = decoded["olh, one thread, seconds a (report, key)"]
@@ -312,6 +314,7 @@ def requirements(found: dict) -> list[tuple[str, float, float]]:
         )
     ends = found["end to end"]
     rows.append(("10^6 reports to release, 5 s over its seconds", 5 / ends["10^6 x 1.5 kB"]["seconds"], 1))
+    rows.append(("the same in processor seconds", 5 / ends["10^6 x 1.5 kB"]["cpu_seconds"], 1))
     rows.append(("10^6 reports, 1 GB over its memory", 1 / ends["10^6 x 1.5 kB"]["gigabytes"], 1))
     flat = ends["10^6 x 60 B"]["gigabytes"] / ends["10^7 x 60 B"]["gigabytes"]
     rows.append(("memory of 10^6 over that of 10^7 reports", flat, 0.7))

@@ -78,7 +78,7 @@ def answers_from_words(mechanism: Mechanism, records: Records, words: Words) -> 
 
 def pack_symbols(layout: Symbol, symbols: Ints) -> Bytes:
     """Symbols in the fewest whole bytes, little endian."""
-    return symbols.astype("<i8").view(np.uint8).reshape(-1, 8)[:, : layout.n_bytes]
+    return symbols.astype("<i8", copy=False).view(np.uint8).reshape(-1, 8)[:, : layout.n_bytes]
 
 
 def _one_by_one(mechanism: Mechanism, records: Records, words: Words) -> Bytes:

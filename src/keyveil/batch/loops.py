@@ -180,14 +180,16 @@ def _joined(octet: Any, tail: Any) -> Any:
 # --- one signed key ---
 
 
-@njit(cache=True, nogil=True)
-def upper_half(a: Any, b: Any) -> Any:
-    """The upper half of a product of two words, as `wide.high`."""
-    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    a0, a1, b0, b1 = a & low, a >> half, b & low, b >> half
-    middle = a1 * b0 + (a0 * b0 >> half)
-    other = a0 * b1 + (middle & low)
-    return a1 * b1 + (middle >> half) + (other >> half)
+@intrinsic
+def upper_half(typing: Any, a: Any, b: Any) -> Any:
+    """The upper half of a product of two words, as `wide.high`; one instruction."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        wide = ir.IntType(128)
+        one, other = (builder.zext(each, wide) for each in args)
+        return builder.trunc(builder.lshr(builder.mul(one, other), wide(64)), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.uint64), generate
 
 
 @njit(cache=True, nogil=True)
