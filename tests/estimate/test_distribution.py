@@ -9,6 +9,7 @@ from keyveil.errors import MechanismError
 from keyveil.estimate import (
     Distribution,
     bin_points,
+    estimate,
     expectation_maximisation,
     joint_maximisation,
     project,
@@ -20,6 +21,7 @@ from keyveil.mechanisms import Window, build
 from keyveil.mechanisms.channel import share
 from keyveil.protocols import build_protocol
 from keyveil.simulate import Population, Truth, draw_tally, insecure_generator, measure, play, synthetic
+from keyveil.tally import Tally
 
 vectors = st.lists(st.floats(-5, 5), min_size=1, max_size=30).map(np.array)
 
@@ -117,6 +119,16 @@ def test_the_number_of_fakes_is_that_of_users_who_did_not_sample_the_key():
 
 
 @pytest.mark.statistical
+def test_what_sums_to_nothing_is_nothing():
+    from keyveil.estimate.post import STEPS
+
+    mechanism = build("kvue", 1, n_keys=3)
+    silent = Tally.of(question="q", n_reports=30, plus=[0] * 3, minus=[0] * 3, asked=[10] * 3)
+    raw = estimate(mechanism, silent)
+    assert raw.frequency.sum() < 0
+    assert STEPS["project"](raw).frequency.tolist() == [0.0, 0.0, 0.0]
+
+
 def test_projection_is_to_l_not_to_one():
     people = synthetic(users=100_000, keys=100, pairs_per_user=3, seed=8)
     mechanism = build("ue-sw", 4, n_keys=100, pairs_per_user=3, bins=4)

@@ -38,7 +38,11 @@ def project(values: Floats, total: float) -> Floats:
 
     >>> project(np.array([0.5, 0.3, -0.2]), 1.0).round(3).tolist()
     [0.6, 0.4, 0.0]
+    >>> project(np.array([0.5, -0.2]), 0.0).tolist()
+    [0.0, 0.0]
     """
+    if total <= 0:
+        return np.zeros_like(values)
     ordered = np.sort(values)[::-1]
     excess = (np.cumsum(ordered) - total) / np.arange(1, values.size + 1)
     shift = float(excess[np.flatnonzero(ordered > excess)[-1]])
