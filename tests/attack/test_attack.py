@@ -106,7 +106,7 @@ def test_hostile_answers_are_answers(name):
         drawn += [say(mechanism, Orders(targets=(2,), said=said, reports=9, hidden=True), rng)]
     for answers in drawn:
         for payload in encode_many(mechanism.layout, answers):
-            mechanism.layout.decode(payload)
+            assert mechanism.layout.encode(mechanism.layout.decode(payload)) == payload
 
 
 def test_many_targets_are_hit_at_once_where_a_report_has_room():

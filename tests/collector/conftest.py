@@ -5,16 +5,14 @@ from pathlib import Path
 import pytest
 from collecting import Caller, fast_folder
 from databases import Database, find_programs
+from parts import lacking
 
 
 @pytest.fixture(scope="session")
 def database():
     programs = find_programs()
     if programs is None:
-        why = "no PostgreSQL; see scripts/find_postgres.sh"
-        if os.environ.get("CI"):
-            pytest.fail(why)
-        pytest.skip(why)
+        lacking("no PostgreSQL; see scripts/find_postgres.sh")
     # In memory where that is possible: a killed server needs no disk, only its files.
     shm = Path("/dev/shm")
     made = Database(programs, shm if os.access(shm, os.W_OK) else None)

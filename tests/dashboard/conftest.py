@@ -1,8 +1,7 @@
-import os
-
 import pytest
 from browsing import close_round, find_chromium, send
 from collecting import make_question, make_reports
+from parts import lacking
 from playwright.sync_api import sync_playwright
 from serving import Process
 
@@ -14,10 +13,7 @@ def browser():
     """Chromium; for a module at a time, because its driver keeps an event loop that others' tests need."""
     program = find_chromium()
     if program is None:
-        why = "no Chromium; see scripts/find_chromium.sh"
-        if os.environ.get("CI"):
-            pytest.fail(why)
-        pytest.skip(why)
+        lacking("no Chromium; see scripts/find_chromium.sh")
     with sync_playwright() as playwright:
         # As root there is no sandbox; in a container /dev/shm is small.
         made = playwright.chromium.launch(

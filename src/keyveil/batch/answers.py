@@ -12,6 +12,7 @@ A mechanism without a way of its own is perturbed record by record, by its own `
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import singledispatch
 from typing import Any
 
@@ -67,13 +68,11 @@ def draw_answers(
 
 def answers_from_words(mechanism: Mechanism, records: Records, words: Words) -> Bytes:
     """What devices with these words, a row each, would answer, bit for bit."""
-    try:
-        symbols = symbols_from_words(mechanism, records, words)
-    except NotImplementedError:
-        return _one_by_one(mechanism, records, words)
     layout = mechanism.layout
-    assert isinstance(layout, Symbol)
-    return pack_symbols(layout, symbols)
+    if isinstance(layout, Symbol):
+        return pack_symbols(layout, symbols_from_words(mechanism, records, words))
+    payloads = b"".join(map(layout.encode, _one_by_one(mechanism, records, words)))
+    return np.frombuffer(payloads, dtype=np.uint8).reshape(len(words), layout.n_bytes).copy()
 
 
 def pack_symbols(layout: Symbol, symbols: Ints) -> Bytes:
@@ -81,14 +80,11 @@ def pack_symbols(layout: Symbol, symbols: Ints) -> Bytes:
     return symbols.astype("<i8", copy=False).view(np.uint8).reshape(-1, 8)[:, : layout.n_bytes]
 
 
-def _one_by_one(mechanism: Mechanism, records: Records, words: Words) -> Bytes:
-    encode, perturb = mechanism.layout.encode, mechanism.perturb
+def _one_by_one(mechanism: Mechanism, records: Records, words: Words) -> Iterator[Any]:
+    """What the device's own code answers."""
     rows = words.astype("<u8")
-    answers = (
-        encode(perturb(records.record(user), DeviceWords(rows[user].tobytes()))) for user in range(len(rows))
-    )
-    joined = np.frombuffer(b"".join(answers), dtype=np.uint8)
-    return joined.reshape(len(rows), mechanism.layout.n_bytes).copy()
+    for user in range(len(rows)):
+        yield mechanism.perturb(records.record(user), DeviceWords(rows[user].tobytes()))
 
 
 # --- from bytes ---
@@ -202,9 +198,9 @@ def _set_bits(payloads: Bytes, first: Ints, bits: int, numbers: Ints) -> None:
 
 
 @singledispatch
-def symbols_from_words(mechanism: object, records: Records, words: Words) -> Ints:
-    """The symbol that `perturb` answers for each record and row of words."""
-    raise NotImplementedError
+def symbols_from_words(mechanism: Any, records: Records, words: Words) -> Ints:
+    """The symbol that `perturb` answers for each record and row of words; shapes register a faster way."""
+    return np.fromiter(_one_by_one(mechanism, records, words), dtype=np.int64, count=len(words))
 
 
 @symbols_from_words.register
@@ -284,8 +280,6 @@ def _(mechanism: IndexedBoundaryBits, records: Records, words: Words) -> Ints:
 @symbols_from_words.register
 def _(mechanism: EncodedOracle, records: Records, words: Words) -> Ints:
     oracle = mechanism.oracle
-    if isinstance(oracle, Bits):
-        raise NotImplementedError
     symbols = _encode(mechanism.encoder, records, words[:, 0])
     if isinstance(oracle, Hashed):
         cohorts = high(words[:, 1], oracle.cohorts).astype(np.int64)
@@ -299,8 +293,7 @@ def _(mechanism: EncodedOracle, records: Records, words: Words) -> Ints:
 
 @symbols_from_words.register
 def _(mechanism: Apart, records: Records, words: Words) -> Ints:
-    if isinstance(mechanism.oracle, Bits):
-        raise NotImplementedError
+    assert isinstance(mechanism.oracle, Response), "bits are no symbol"
     codes, plus = _apart(mechanism, records, words[:, :3])
     return 2 * _respond(mechanism.oracle, codes, words[:, 3]) + plus
 

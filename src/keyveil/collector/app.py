@@ -126,7 +126,7 @@ class Application:
     # --- every request but an upload ---
 
     def _handler(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
-        work: Callable[[Asked], Awaitable[Response]] = getattr(self, f"_{endpoint.name}")
+        work: Callable[[Admitted], Awaitable[Response]] = getattr(self, f"_{endpoint.name}")
 
         async def handle(request: Request) -> Response:
             try:
@@ -159,7 +159,7 @@ class Application:
             problem.body(), status_code=problem.status, headers={**headers, "cache-control": "no-store"}
         )
 
-    async def _asked(self, endpoint: Endpoint, request: Request) -> Asked:
+    async def _asked(self, endpoint: Endpoint, request: Request) -> Admitted:
         """Who asks, about what, with what; refused in this order."""
         credential = None if endpoint.roles is None else await self._credential(endpoint, request)
         campaign = request.path_params.get("campaign", "")
@@ -173,7 +173,7 @@ class Application:
                 raise Problem("other-campaign")
             if endpoint.scope is Scope.COLLECTOR and credential.campaign is not None:
                 raise Problem("other-campaign", "this needs a token for the whole collector")
-        return Asked(
+        return Admitted(
             endpoint=endpoint,
             campaign=campaign,
             round=_round(request.path_params.get("round", "0")),
@@ -218,7 +218,7 @@ class Application:
 
     # --- pages and operations ---
 
-    async def _index(self, _: Asked) -> Response:
+    async def _index(self, _: Admitted) -> Response:
         return Response(assets()["index.html"].body, media_type="text/html", headers=dict(HEADERS))
 
     async def _asset(self, name: str, scope: Any, receive: Any, send: Any) -> None:
@@ -235,19 +235,19 @@ class Application:
         status, headers, body = found
         await Response(body, status_code=status, headers=headers)(scope, receive, send)
 
-    async def _docs(self, _: Asked) -> Response:
+    async def _docs(self, _: Admitted) -> Response:
         return _html(pages.docs())
 
-    async def _errors(self, _: Asked) -> Response:
+    async def _errors(self, _: Admitted) -> Response:
         return _html(pages.errors())
 
-    async def _openapi(self, _: Asked) -> Response:
+    async def _openapi(self, _: Admitted) -> Response:
         return _json(document())
 
-    async def _healthz(self, _: Asked) -> Response:
+    async def _healthz(self, _: Admitted) -> Response:
         return Response(_HEALTH, media_type=JSON)
 
-    async def _readyz(self, _: Asked) -> Response:
+    async def _readyz(self, _: Admitted) -> Response:
         def look() -> None:
             with self.collector.store.read() as tx:
                 tx.has_admin()
@@ -265,7 +265,7 @@ class Application:
         )
         return _json(said, 200 if is_ready else 503)
 
-    async def _metrics(self, _: Asked) -> Response:
+    async def _metrics(self, _: Admitted) -> Response:
         return Response(
             self.collector.metrics.text(),
             headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"},
@@ -273,7 +273,7 @@ class Application:
 
     # --- campaigns and rounds ---
 
-    async def _create_campaign(self, asked: Asked) -> Response:
+    async def _create_campaign(self, asked: Admitted) -> Response:
         said = asked.body
         # The contract's file is the campaign alone; beside terms it is a table of its own.
         if not isinstance(said, dict) or not isinstance(said.get("campaign"), dict):
@@ -281,43 +281,43 @@ class Application:
         made = await self._work(self.collector.create, asked.actor.id, convert(said, m.NewCampaign))
         return _json(made, 201 if made.created else 200)
 
-    async def _list_campaigns(self, asked: Asked) -> Response:
+    async def _list_campaigns(self, asked: Admitted) -> Response:
         return _json(await self._work(self.collector.campaigns, asked.actor.campaign))
 
-    async def _view_campaign(self, asked: Asked) -> Response:
+    async def _view_campaign(self, asked: Admitted) -> Response:
         return _json(await self._work(self.collector.view, asked.campaign))
 
-    async def _label_campaign(self, asked: Asked) -> Response:
+    async def _label_campaign(self, asked: Admitted) -> Response:
         label = convert(asked.body, m.Label)
         await self._work(self.collector.label, asked.actor.id, asked.campaign, label.label)
         return _json(label)
 
-    async def _compare_campaign(self, asked: Asked) -> Response:
+    async def _compare_campaign(self, asked: Admitted) -> Response:
         return _json(await self._work(self.collector.compare, asked.campaign, convert(asked.body, dict)))
 
-    async def _send_reports(self, asked: Asked) -> Response:
+    async def _send_reports(self, asked: Admitted) -> Response:
         """Uploads are the intake's; an address that only looks like one leads nowhere."""
         raise Problem("unknown-campaign")
 
-    async def _list_rounds(self, asked: Asked) -> Response:
+    async def _list_rounds(self, asked: Admitted) -> Response:
         return _json(await self._work(self.collector.rounds, asked.campaign))
 
-    async def _close_round(self, asked: Asked) -> Response:
+    async def _close_round(self, asked: Admitted) -> Response:
         return _json(await self._work(self.collector.close, asked.actor.id, asked.campaign, asked.round))
 
-    async def _read_tally(self, asked: Asked) -> Response:
+    async def _read_tally(self, asked: Admitted) -> Response:
         tally = await self._work(self.collector.tally, asked.campaign, asked.round)
         return Response(tally.to_json(), media_type=JSON)
 
-    async def _recount(self, asked: Asked) -> Response:
+    async def _recount(self, asked: Admitted) -> Response:
         return _json(await self._work(self.collector.recount, asked.campaign, asked.round))
 
-    async def _export_reports(self, asked: Asked) -> Response:
+    async def _export_reports(self, asked: Admitted) -> Response:
         form = asked.query["format"]
         file = await self._work(self.collector.export, asked.campaign, asked.round, form)
         return self._file(file, REPORT_TYPES[form], f"round-{asked.round}.{form}")
 
-    async def _release(self, asked: Asked) -> Response:
+    async def _release(self, asked: Admitted) -> Response:
         form = asked.query["format"]
         made, is_open = await self._work(
             self.collector.release,
@@ -335,24 +335,24 @@ class Application:
 
     # --- what the dashboard asks for ---
 
-    async def _about(self, asked: Asked) -> Response:
+    async def _about(self, asked: Admitted) -> Response:
         return _json(await self._work(self.collector.about, asked.campaign))
 
-    async def _progress(self, asked: Asked) -> Response:
+    async def _progress(self, asked: Admitted) -> Response:
         return _json(await self._work(self.collector.progress, asked.campaign))
 
-    async def _results(self, asked: Asked) -> Response:
+    async def _results(self, asked: Admitted) -> Response:
         packed = await self._work(self.collector.results, asked.campaign, post=asked.query["post"])
         headers = {"cache-control": "no-store", "vary": "accept-encoding"}
         if asked.takes_gzip:
             return Response(packed, media_type=JSON, headers=headers | {"content-encoding": "gzip"})
         return Response(await self._work(gzip.decompress, packed), media_type=JSON, headers=headers)
 
-    async def _privacy(self, asked: Asked) -> Response:
+    async def _privacy(self, asked: Admitted) -> Response:
         known = await self._work(self.collector.known, asked.campaign)
         return _json(await self._work(promise, known.campaign))
 
-    async def _plan(self, asked: Asked) -> Response:
+    async def _plan(self, asked: Admitted) -> Response:
         try:
             return _json(await self._work(planned, convert(asked.body, Question)))
         except KeyveilError as error:
@@ -360,16 +360,16 @@ class Application:
 
     # --- tokens, the log, backups ---
 
-    async def _make_token(self, asked: Asked) -> Response:
+    async def _make_token(self, asked: Admitted) -> Response:
         new = convert(asked.body, m.NewToken)
         return _json(
             await self._work(self.collector.make_token, asked.actor, asked.campaign or None, new), 201
         )
 
-    async def _list_tokens(self, asked: Asked) -> Response:
+    async def _list_tokens(self, asked: Admitted) -> Response:
         return _json(await self._work(self.collector.tokens, asked.campaign or None))
 
-    async def _revoke_token(self, asked: Asked) -> Response:
+    async def _revoke_token(self, asked: Admitted) -> Response:
         await self._work(self.collector.revoke, asked.actor, asked.campaign or None, asked.token)
         return Response(status_code=204)
 
@@ -379,10 +379,10 @@ class Application:
         _revoke_token,
     )
 
-    async def _acts(self, asked: Asked) -> Response:
+    async def _acts(self, asked: Admitted) -> Response:
         return _json(await self._work(self.collector.acts, int(asked.query["after"])))
 
-    async def _backup(self, asked: Asked) -> Response:
+    async def _backup(self, asked: Admitted) -> Response:
         file = await self._work(self.collector.backup, asked.actor.id)
         return self._file(file, "application/vnd.sqlite3", "backup.db")
 
@@ -396,7 +396,7 @@ class Application:
         return StreamingResponse(parts(), media_type=kind, headers=headers)
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     """A request that was let in."""
 
     endpoint: Any

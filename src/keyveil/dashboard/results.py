@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from keyveil.campaign import Campaign
-from keyveil.dashboard.hostile import leverage
+from keyveil.dashboard.hostile import Leverage, leverage
 from keyveil.errors import ProtocolError
 from keyveil.estimate import Estimates
 from keyveil.estimate.intervals import rank_ranges
@@ -29,13 +29,6 @@ from keyveil.tally import Tally
 _MADE_THERE = ("frequency_low", "frequency_high")
 # Keys whose value distributions are sent: more than a page of small multiples shows.
 _DRAWN = 60
-
-
-class Leverage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a single report can say of a key, as in `hostile`; signed weights on the scale [-1, 1]."""
-
-    points: tuple[tuple[float, float | None], ...]
-    drawn_from: int
 
 
 class Results(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +73,7 @@ def make_results(campaign: Campaign, tallies: Sequence[Tally], *, post: str, is_
         },
         rank_best=best,
         rank_worst=worst,
-        leverage=None if found is None else Leverage(points=found.points, drawn_from=found.drawn_from),
+        leverage=found,
         distribution=_distribution(release, outcome.raw),
     )
 
