@@ -314,3 +314,77 @@ def test_a_disk_that_is_really_full_refuses_and_recovers(tmp_path):
         server.stop()
     finally:
         subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_reports_outside_the_trees_are_found_again_after_a_crash(tmp_path):
+    caller = Caller(f"sqlite:///{tmp_path}/c.db")
+    campaign, admin = make_question(), caller.admin
+    token = caller.create(campaign)["device_token"]
+    reports = make_reports(campaign, 40)
+    for start in range(0, 40, 10):
+        assert caller.send(campaign, reports[start : start + 10], token=token) == ["accepted"] * 10
+    with sqlite3.connect(tmp_path / "c.db") as file:
+        assert file.execute("select count(*) from young").fetchone() == (4,)
+        assert file.execute("select count(*) from ids").fetchone() == (0,)
+    caller.crash()
+    caller = reopened(tmp_path, admin)
+    assert caller.send(campaign, reports[5:15], token=token) == ["duplicate"] * 10
+    release = caller("GET", f"/v1/campaigns/{campaign.id}/release", token=admin).body.decode()
+    assert release == campaign.estimate(campaign.tally(reports)).to_json()
+    with sqlite3.connect(tmp_path / "c.db") as file:
+        assert file.execute("select count(*) from ids").fetchone() == (40,)
+    caller.close()
+
+
+def test_ids_move_into_the_tree_when_they_are_many(tmp_path, monkeypatch):
+    monkeypatch.setattr("keyveil.collector.store.sqlite._YOUNG_REPORTS", 20)
+    caller = Caller(f"sqlite:///{tmp_path}/c.db")
+    campaign = make_question()
+    token = caller.create(campaign)["device_token"]
+    reports = make_reports(campaign, 50)
+    for report in reports:
+        assert caller.send(campaign, [report], token=token) == ["accepted"]
+    with sqlite3.connect(tmp_path / "c.db") as file:
+        assert file.execute("select count(*) from ids").fetchone() == (40,)
+    assert caller.send(campaign, reports, token=token) == ["duplicate"] * 50
+    recount = caller("POST", f"/v1/campaigns/{campaign.id}/rounds/1/recount", token=caller.admin).json
+    assert (recount["agrees"], recount["tally_reports"]) == (True, 50)
+    caller.close()
+
+
+@pytest.mark.parametrize("part", ["cells", "reports"])
+def test_a_damaged_block_outside_the_trees_stops_its_campaign_alone(tmp_path, part):
+    caller = Caller(f"sqlite:///{tmp_path}/c.db")
+    admin, campaigns = caller.admin, (make_question(), make_question("privkv", name="other"))
+    tokens = [caller.create(campaign)["device_token"] for campaign in campaigns]
+    for campaign, token in zip(campaigns, tokens, strict=True):
+        caller.send(campaign, make_reports(campaign, 30), token=token)
+    caller.crash()
+    with sqlite3.connect(tmp_path / "c.db") as file:
+        table, key = ("young", "block") if part == "cells" else ("blocks", "no")
+        file.execute(f"update {table} set {part} = zeroblob(length({part})) where {key} = 1")
+    caller = reopened(tmp_path, admin)
+    assert list(caller.collector.damaged) == [campaigns[0].id]
+    assert (
+        caller.send(campaigns[0], make_reports(campaigns[0], 1), token=tokens[0]).code == "campaign-damaged"
+    )
+    assert caller.send(campaigns[1], make_reports(campaigns[1], 1), token=tokens[1]) == ["accepted"]
+    assert caller("GET", f"/v1/campaigns/{campaigns[1].id}/release", token=admin).status == 200
+    caller.close()
+
+
+def test_a_damaged_tree_of_ids_stops_its_campaign_and_says_so(tmp_path, monkeypatch):
+    caller = Caller(f"sqlite:///{tmp_path}/c.db")
+    campaign = make_question()
+    token = caller.create(campaign)["device_token"]
+    caller.send(campaign, make_reports(campaign, 30), token=token)
+
+    def broken(*_):
+        raise sqlite3.DatabaseError("database disk image is malformed")
+
+    monkeypatch.setattr("keyveil.collector.store.sqlite.SqliteTransaction.settle", broken)
+    caller("POST", f"/v1/campaigns/{campaign.id}/tokens", token=caller.admin, json_body={"role": "device"})
+    assert caller.send(campaign, make_reports(campaign, 1), token=token).code == "campaign-damaged"
+    answer = caller("GET", f"/v1/campaigns/{campaign.id}/release", token=caller.admin)
+    assert answer.code == "campaign-damaged"
+    caller.close()

@@ -17,6 +17,7 @@ from keyveil.collector.logs import Log
 from keyveil.collector.service import Collector
 from keyveil.collector.settings import Settings
 from keyveil.collector.store import open_store
+from keyveil.collector.store.young import Young
 from keyveil.report import Envelope, to_frames
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC).timestamp()
@@ -75,6 +76,8 @@ class Caller:
         """Drop the process's memory: nothing is drained, nothing is told."""
         self.app.writer.stop()
         self.app._executor.shutdown()
+        if self.collector.store.kind == "sqlite":
+            self.collector.store._memory.young = Young()
         self.collector.store.close()
         self.loop.close()
 

@@ -17,14 +17,12 @@ from keyveil.batch.stream import Bytes
 from keyveil.collector.problems import ROUND_CLOSED, Problem
 from keyveil.collector.rounds import Book, Known, report_length
 from keyveil.collector.store.base import Store, Writing
-from keyveil.collector.store.cells import pack, unpack
+from keyveil.collector.store.young import ids_in
 from keyveil.collector.upload import Part, Upload
 from keyveil.errors import Refusal
 from keyveil.protocols import Round
-from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
 
 DUPLICATE = "duplicate"
-_ID = slice(HEADER_BYTES - REPORT_ID_BYTES, HEADER_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ def commit_group(store: Store, book: Book, uploads: Sequence[Upload], now: float
     """Write what can be counted and mark what cannot; nothing is marked for good unless this returns."""
     for upload in uploads:
         upload.reset()
-    with store.write() as tx:
+    with store.gather() as tx:
         _refuse_revoked(tx, uploads)
         waiting: dict[str, list[Upload]] = {}
         for upload in uploads:
@@ -96,7 +94,7 @@ def _refuse(
     tx: Writing, known: Known, parts: list[tuple[Upload, Part]], number: int | None, last: int
 ) -> None:
     """Duplicates of what was counted; or reports to a round that is over or not yet open, or misshapen."""
-    ids = [ids_of(np.frombuffer(part.reports, dtype=np.uint8).reshape(-1, part.length)) for _, part in parts]
+    ids = [ids_in(part.reports, part.length) for _, part in parts]
     # One question for all: an upload may be of thousands of parts.
     counted = tx.known_ids(known.no, [name for names in ids for name in names]) if parts else set()
     for (upload, part), names in zip(parts, ids, strict=True):
@@ -115,7 +113,7 @@ def _count(
 ) -> Iterable[Grown]:
     joined = fitting[0][1].reports if len(fitting) == 1 else b"".join(part.reports for _, part in fitting)
     rows: Bytes = np.frombuffer(joined, dtype=np.uint8).reshape(-1, length)
-    ids = ids_of(rows)
+    ids = ids_in(joined, length)
     question = Question.of(known.campaign, round)
     # Most groups hold nothing but new answers: they are counted while they are judged.
     delta, refused = judge(question, _block(rows))
@@ -143,12 +141,8 @@ def _count(
         delta, _ = judge(question, _block(kept))
     if not len(kept):
         return []
-    tx.add_block(known.no, round.number, length, joined)
-    before = tx.lock_tally(known.no, round.number)
-    if before is not None:
-        delta = unpack(before.cells, question=round.question, n_reports=before.n_reports) + delta
-    tx.set_tally(known.no, round.number, delta.n_reports, pack(delta))
-    return [Grown(known.id, round.number, len(kept), delta.n_reports)]
+    n_reports = tx.add_block(known.no, round.number, length, joined, delta)
+    return [Grown(known.id, round.number, len(kept), n_reports)]
 
 
 def _block(rows: Bytes) -> Block:
@@ -156,9 +150,3 @@ def _block(rows: Bytes) -> Block:
     n_rows, length = rows.shape
     starts = length * np.arange(n_rows, dtype=np.int64)
     return Block(data=rows.reshape(-1), starts=starts, lengths=np.full(n_rows, length))
-
-
-def ids_of(rows: Bytes) -> list[bytes]:
-    """The report ids of reports, a row each."""
-    joined = rows[:, _ID].tobytes()
-    return [joined[at : at + REPORT_ID_BYTES] for at in range(0, len(joined), REPORT_ID_BYTES)]

@@ -80,7 +80,7 @@ def mint(
     token_id, secret = random(8).hex(), random(32)
     text = _text(secret)
     credential = Credential(
-        id=token_id, hash=_hash(text), role=role, campaign=campaign, label=label, rate=rate, created_at=now
+        id=token_id, hash=digest(text), role=role, campaign=campaign, label=label, rate=rate, created_at=now
     )
     return f"kv-{token_id}-{text}", credential
 
@@ -91,7 +91,7 @@ def recognise(token: str, find: Callable[[str], Credential | None]) -> Credentia
     if parts is None:
         return None
     found = find(parts[1])
-    same = hmac.compare_digest(_hash(parts[2]), _NOBODY if found is None else found.hash)
+    same = hmac.compare_digest(digest(parts[2]), _NOBODY if found is None else found.hash)
     return found if same and found is not None and found.revoked_at is None else None
 
 
@@ -99,5 +99,6 @@ def _text(secret: bytes) -> str:
     return base64.urlsafe_b64encode(secret).rstrip(b"=").decode()
 
 
-def _hash(secret: str) -> bytes:
+def digest(secret: str) -> bytes:
+    """What may be kept and compared in place of a secret."""
     return hashlib.sha256(secret.encode()).digest()

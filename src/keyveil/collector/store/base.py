@@ -1,6 +1,7 @@
 """What is kept, and the one way to it: transactions of small operations.
 
     with store.write() as tx: ...      all or nothing, durable when the block ends
+    with store.gather() as tx: ...     the same, for groups of uploads
     with store.read() as tx: ...       one moment's view
 
 A report is kept twice: its id, to be known again, and its bytes, inside a block: the reports to one
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 from keyveil.collector.tokens import Credential
+from keyveil.tally import Tally
 
 SCHEMA = 1
 
@@ -158,14 +160,8 @@ class Writing(Reading, Protocol):
     def known_ids(self, campaign: int, ids: list[bytes]) -> set[bytes]:
         """Those of the ids that are known."""
 
-    def add_block(self, campaign: int, round: int, length: int, reports: bytes) -> None:
-        """Keep reports."""
-
-    def lock_tally(self, campaign: int, round: int) -> TallyRow | None:
-        """The tally, to be changed."""
-
-    def set_tally(self, campaign: int, round: int, n_reports: int, cells: bytes) -> None:
-        """The tally, changed."""
+    def add_block(self, campaign: int, round: int, length: int, reports: bytes, counted: Tally) -> int:
+        """Keep reports and add what they say to the round's tally; how many it counts now."""
 
     def drop_reports(self, campaign: int, round: int, now: float) -> None:
         """Forget the bytes of a closed round's reports; ids and tally stay."""
@@ -196,6 +192,9 @@ class Store(Protocol):
 
     def write(self) -> AbstractContextManager[Writing]:
         """All or nothing, durable when the block ends."""
+
+    def gather(self) -> AbstractContextManager[Writing]:
+        """As `write`, for uploads: all there is to do is claim ids and add blocks."""
 
     def backup(self, path: Path) -> None:
         """A copy of one moment, while others write."""

@@ -18,9 +18,11 @@ import psycopg
 
 from keyveil.collector.problems import Problem
 from keyveil.collector.store.base import SCHEMA, RoundRow, TallyRow
+from keyveil.collector.store.cells import unpack
 from keyveil.collector.store.sql import TABLES, SqlTransaction, tally_row
 from keyveil.collector.store.sqlite import check_schema
 from keyveil.errors import StoreError
+from keyveil.tally import Tally
 
 _WORDS = {
     "number": "bigint",
@@ -70,7 +72,16 @@ class PostgresTransaction(SqlTransaction):
         rows = self._rounds_where("campaign = ? and number = ? for update", (campaign, number))
         return next(iter(rows), None)
 
-    def lock_tally(self, campaign: int, round: int) -> TallyRow | None:
+    def add_block(self, campaign: int, round: int, length: int, reports: bytes, counted: Tally) -> int:
+        """Keep reports and add what they say to the round's tally; how many it counts now."""
+        self._keep(campaign, round, length, reports)
+        before = self._lock_tally(campaign, round)
+        if before is not None:
+            counted += unpack(before.cells, question=counted.question, n_reports=before.n_reports)
+        self._set_tally(campaign, round, counted)
+        return counted.n_reports
+
+    def _lock_tally(self, campaign: int, round: int) -> TallyRow | None:
         """The tally, to be changed; the first to ask makes an empty row, so that there is one to lock."""
         statement = "select n_reports, cells from tallies where campaign = ? and round = ? for update"
         rows = self._all(statement, (campaign, round))
@@ -125,6 +136,8 @@ class PostgresStore:
         """All or nothing, durable when the block ends."""
         with self._transaction() as connection:
             yield PostgresTransaction(connection)
+
+    gather = write
 
     @contextmanager
     def read(self) -> Iterator[PostgresTransaction]:

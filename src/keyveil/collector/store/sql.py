@@ -7,7 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from keyveil.collector.store.base import Act, Block, CampaignRow, RoundRow, TallyRow
+from keyveil.collector.store.cells import pack
 from keyveil.collector.tokens import Credential, Role
+from keyveil.tally import Tally
 
 # {number}, {blob} and {serial} are the store's words for a 64-bit integer, bytes and a key that counts up.
 TABLES = (
@@ -155,19 +157,17 @@ class SqlTransaction:
             (now, why, campaign, number),
         )
 
-    def add_block(self, campaign: int, round: int, length: int, reports: bytes) -> None:
-        """Keep reports."""
+    def _keep(self, campaign: int, round: int, length: int, reports: bytes) -> None:
         self._run(
             "insert into blocks (campaign, round, length, crc, reports) values (?, ?, ?, ?, ?)",
             (campaign, round, length, zlib.crc32(reports), reports),
         )
 
-    def set_tally(self, campaign: int, round: int, n_reports: int, cells: bytes) -> None:
-        """The tally, changed."""
+    def _set_tally(self, campaign: int, round: int, tally: Tally) -> None:
         self._run(
             "insert into tallies (campaign, round, n_reports, cells) values (?, ?, ?, ?) on conflict "
             "(campaign, round) do update set n_reports = excluded.n_reports, cells = excluded.cells",
-            (campaign, round, n_reports, cells),
+            (campaign, round, tally.n_reports, pack(tally)),
         )
 
     def drop_reports(self, campaign: int, round: int, now: float) -> None:

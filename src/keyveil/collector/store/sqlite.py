@@ -1,8 +1,9 @@
 """The embedded store: one SQLite file, one process, one writer at a time.
 
 Write-ahead log with synchronous = FULL: a commit is on the disk when it returns. Readers see the last
-commit and wait for nobody. A lock file keeps a second collector away: two processes would each hold
-half of the limits, and think themselves alone.
+commit. A lock file keeps a second collector away: two processes would each hold half of the limits,
+and think themselves alone. That there is one process also lets ids and tallies of the last blocks stay
+in memory (`young`): the table of that name says which blocks they are, and what they add.
 """
 
 from __future__ import annotations
@@ -11,14 +12,19 @@ import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from keyveil.collector.store.base import SCHEMA, RoundRow, TallyRow
+from keyveil.collector.store.cells import pack, unpack
 from keyveil.collector.store.sql import TABLES, SqlTransaction
+from keyveil.collector.store.young import Place, Young, ids_in
 from keyveil.errors import StoreError
+from keyveil.tally import Tally
 
 # "kvcl", so that a file of another program is not taken for a store.
 APPLICATION = 0x6B76636C
@@ -27,6 +33,8 @@ _OWN_TABLES = (
     # Ids arrive at random places; without rows behind them the tree is as small as it can be.
     """create table ids (campaign integer not null, id blob not null, round integer not null,
     primary key (campaign, id)) without rowid""",
+    """create table young (block integer primary key, campaign integer not null, round integer not null,
+    question text not null, n_reports integer not null, cells blob not null)""",
     """create trigger acts_stay before update on acts
     begin select raise(abort, 'acts are never changed'); end""",
     """create trigger acts_last before delete on acts
@@ -40,13 +48,30 @@ each_id (id) as (select substr(?2, 16 * at + 1, 16) from each_place where ?1 > 0
 """
 _CLAIM = f"{_EACH} insert into ids (campaign, id, round) select ?3, id, ?4 from each_id"  # noqa: S608
 _KNOWN = f"{_EACH} select ids.id from each_id join ids on ids.campaign = ?3 and ids.id = each_id.id"  # noqa: S608
+# Reports, and groups of them, that stay out of the trees at most: a pass over the trees holds up the next
+# group, and every young block has a row with what it adds.
+_YOUNG_REPORTS, _YOUNG_GROUPS = 8192, 128
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What a process that is alone need not ask the file again: its next `write` starts another."""
+
+    young: Young
+    stuck: dict[int, str] = field(default_factory=dict)
+    """Campaigns whose young blocks cannot be read or written, by number; and why."""
+    rounds: dict[int, RoundRow | None] = field(default_factory=dict)
+    """The open round of each campaign."""
+    tokens: dict[str, bool] = field(default_factory=dict)
+    """Which tokens are live."""
 
 
 class SqliteTransaction(SqlTransaction):
-    """A transaction on the only connection that writes, or on a reader's own."""
+    """A transaction on the only connection that writes, or on a reader's own; what it adds is in `newer`."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: sqlite3.Connection, memory: _Memory, sums: Mapping[Place, Tally]) -> None:
+        self._connection, self._memory, self._sums = connection, memory, sums
+        self.newer = Young()
 
     def _all(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._connection.execute(statement, values).fetchall()
@@ -59,27 +84,81 @@ class SqliteTransaction(SqlTransaction):
 
     def lock_open_rounds(self, campaigns: Sequence[int]) -> dict[int, RoundRow]:
         """The open round of each campaign; nobody else writes now."""
-        found = (self._rounds_where("campaign = ? and closed_at is null", (no,)) for no in campaigns)
-        return {row.campaign: row for rows in found for row in rows}
+        known = self._memory.rounds
+        for no in campaigns:
+            if no not in known:
+                rows = self._rounds_where("campaign = ? and closed_at is null", (no,))
+                known[no] = rows[0] if rows else None
+        return {no: row for no in campaigns if (row := known[no]) is not None}
 
     def lock_round(self, campaign: int, number: int) -> RoundRow | None:
         """The round; nobody else writes now."""
         return next(iter(self._rounds_where("campaign = ? and number = ?", (campaign, number))), None)
 
-    def lock_tally(self, campaign: int, round: int) -> TallyRow | None:
-        """The tally; nobody else writes now."""
-        return self.tally(campaign, round)
+    def live_tokens(self, ids: Iterable[str]) -> set[str]:
+        """Those of the token ids that were not revoked."""
+        known = self._memory.tokens
+        if new := [name for name in ids if name not in known]:
+            live = super().live_tokens(new)
+            known.update((name, name in live) for name in new)
+        return {name for name in ids if known[name]}
+
+    def tally(self, campaign: int, round: int) -> TallyRow | None:
+        """The sum of a round's reports, if there are any."""
+        self._check(campaign)
+        young = self._sums.get((campaign, round))
+        if young is None:
+            return super().tally(campaign, round)
+        return TallyRow(n_reports=young.n_reports, cells=pack(young))
 
     def claim_ids(self, campaign: int, round: int, ids: list[bytes]) -> set[bytes]:
         """Those of the ids, all different, that were not known; they are now."""
         fresh = set(ids) - self.known_ids(campaign, ids)
-        joined = b"".join(sorted(fresh))
-        self._run(_CLAIM, (len(fresh), joined, campaign, round))
+        self.newer.claim((campaign, round), fresh)
         return fresh
 
     def known_ids(self, campaign: int, ids: list[bytes]) -> set[bytes]:
         """Those of the ids that are known."""
-        return {row[0] for row in self._all(_KNOWN, (len(ids), b"".join(ids), campaign))}
+        old = {row[0] for row in self._all(_KNOWN, (len(ids), b"".join(ids), campaign))}
+        return old | self._memory.young.known(campaign, ids) | self.newer.known(campaign, ids)
+
+    def add_block(self, campaign: int, round: int, length: int, reports: bytes, counted: Tally) -> int:
+        """Keep reports and add what they say to the round's tally; how many it counts now."""
+        self._check(campaign)
+        self._keep(campaign, round, length, reports)
+        self._run(
+            "insert into young values (last_insert_rowid(), ?, ?, ?, ?, ?)",
+            (campaign, round, counted.question, counted.n_reports, pack(counted)),
+        )
+        return self.add_tally((campaign, round), counted).n_reports
+
+    def add_tally(self, place: Place, counted: Tally) -> Tally:
+        """The round's tally with some more counted, in memory."""
+        before = self.newer.sums.get(place) or self._sums.get(place)
+        if before is None and (row := super().tally(*place)) is not None:
+            before = unpack(row.cells, question=counted.question, n_reports=row.n_reports)
+        after = counted if before is None else before + counted
+        self.newer.sums[place] = after
+        return after
+
+    def young_blocks(self) -> list[tuple[Any, ...]]:
+        """What young blocks add (campaign, round, question, number, cells) and are (length, crc, reports)."""
+        return self._all(
+            "select young.campaign, young.round, question, n_reports, cells, length, crc, reports "
+            "from young left join blocks on blocks.no = block order by block"
+        )
+
+    def settle(self, campaign: int, places: Iterable[Place]) -> None:
+        """Write a campaign's young ids and tallies into the trees."""
+        for place in places:
+            ids = self._memory.young.ids(place)
+            self._run(_CLAIM, (len(ids), b"".join(ids), *place))
+            self._set_tally(*place, self._memory.young.sums[place])
+        self._run("delete from young where campaign = ?", (campaign,))
+
+    def _check(self, campaign: int) -> None:
+        if campaign in self._memory.stuck:
+            raise StoreError(self._memory.stuck[campaign], damaged=True)
 
 
 class SqliteStore:
@@ -104,10 +183,15 @@ class SqliteStore:
         self._lock = threading.Lock()
         self._readers = threading.local()
         self._open: list[sqlite3.Connection] = []
+        # Held while the disk and the memory change together, and while a reader looks at both.
+        self._moment = threading.Lock()
+        self._memory = _Memory(Young())
+        self._groups = 0
         try:
             with _refusals():
                 self._writer = self._connect()
                 self._prepare()
+            self._recover()
         except BaseException:
             self.close()
             raise
@@ -115,16 +199,88 @@ class SqliteStore:
     @contextmanager
     def write(self) -> Iterator[SqliteTransaction]:
         """All or nothing, on the disk when the block ends."""
-        with self._lock, _refusals():
-            self._writer.execute("begin immediate")
+        with self._lock:
+            self._forget()
             try:
-                yield SqliteTransaction(self._writer)
-                self._writer.execute("commit")
+                with self._transaction(settles=True) as tx:
+                    yield tx
+            finally:
+                self._forget()
+
+    @contextmanager
+    def gather(self) -> Iterator[SqliteTransaction]:
+        """As `write`; most groups leave ids and tallies in memory."""
+        with self._lock:
+            is_much = len(self._memory.young) >= _YOUNG_REPORTS or self._groups >= _YOUNG_GROUPS
+            with self._transaction(settles=is_much) as tx:
+                yield tx
+
+    def _forget(self) -> None:
+        """Tokens and rounds may be others."""
+        self._memory = replace(self._memory, rounds={}, tokens={})
+
+    @contextmanager
+    def _transaction(self, *, settles: bool) -> Iterator[SqliteTransaction]:
+        young = self._memory.young
+        with _refusals():
+            self._writer.execute("begin immediate")
+            tx = SqliteTransaction(self._writer, self._memory, young.sums)
+            try:
+                settled = self._settle(tx) if settles else []
+                yield tx
+                with self._moment:
+                    self._writer.execute("commit")
+                    young.forget(settled)
+                    young.update(tx.newer)
+                self._groups = (0 if settles else self._groups) + bool(tx.newer.sums)
             except BaseException:
                 # A full disk may have rolled back already.
                 if self._writer.in_transaction:
                     self._writer.execute("rollback")
                 raise
+
+    def _settle(self, tx: SqliteTransaction) -> list[int]:
+        """Bring the trees up to date; the campaigns for which that is over."""
+        for campaign, places in self._memory.young.campaigns.items():
+            self._writer.execute("savepoint settling")
+            try:
+                with _refusals():
+                    tx.settle(campaign, places)
+            except StoreError as error:
+                # A damaged page is a matter of one campaign; a full disk, of all.
+                if not error.damaged:
+                    raise
+                self._writer.execute("rollback to settling")
+                self._memory.stuck[campaign] = str(error)
+            self._writer.execute("release settling")
+        return list(self._memory.young.campaigns)
+
+    def _recover(self) -> None:
+        """Find again what a process that ended had in memory."""
+        try:
+            with self._lock, self._transaction(settles=False) as tx:
+                for campaign, round_, question, n_reports, cells, length, crc, reports in tx.young_blocks():
+                    try:
+                        counted = unpack(cells, question=question, n_reports=n_reports)
+                        if reports is None or zlib.crc32(reports) != crc:
+                            raise StoreError("a block of the last reports is damaged", damaged=True)
+                        tx.newer.claim((campaign, round_), ids_in(reports, length))
+                        tx.add_tally((campaign, round_), counted)
+                    except StoreError as error:
+                        self._memory.stuck[campaign] = str(error)
+                tx.newer.forget(self._memory.stuck)
+            if self._memory.young.sums:
+                self._settle_all()
+        except StoreError as error:
+            if not error.damaged:
+                raise
+            # Nobody can say whose last reports are missing in the tallies.
+            with self.read() as view:
+                self._memory.stuck |= dict.fromkeys((row.no for row in view.campaigns()), str(error))
+
+    def _settle_all(self) -> None:
+        with self._lock, self._transaction(settles=True):
+            """Nothing else."""
 
     @contextmanager
     def read(self) -> Iterator[SqliteTransaction]:
@@ -133,15 +289,20 @@ class SqliteStore:
             if not hasattr(self._readers, "connection"):
                 self._readers.connection = self._connect()
             connection: sqlite3.Connection = self._readers.connection
-            connection.execute("begin")
+            with self._moment:
+                connection.execute("begin")
+                # The view is that of the first statement.
+                connection.execute("select 1 from store").fetchone()
+                sums = dict(self._memory.young.sums)
             try:
-                yield SqliteTransaction(connection)
+                yield SqliteTransaction(connection, self._memory, sums)
             finally:
                 if connection.in_transaction:
                     connection.execute("rollback")
 
     def backup(self, path: Path) -> None:
         """A copy of one moment, while others write."""
+        self._settle_all()
         with _refusals():
             source, copy = self._connect(), sqlite3.connect(path)
             try:
@@ -152,7 +313,11 @@ class SqliteStore:
                 self._open.remove(source)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Give the file back, with everything in its place."""
+        if self._memory.young.sums:
+            # What cannot be written now is found again at the next start.
+            with suppress(StoreError):
+                self._settle_all()
         for connection in self._open:
             connection.close()
         self._open.clear()
