@@ -212,16 +212,15 @@ def test_signed_responses_from_digits_are_those_of_whole_words(n_keys, l):
     assert symbols_from_words(mechanism, many, words).tolist() == expected
     slot, dummy, rounding, word = words.T
     mask, chances = np.uint64(0xFFFF), (c.keep, c.keep + c.flip, c.fake)
-    first = (
+    digits = (
         word & ~np.uint64(2**32 - 1) | slot >> np.uint64(48) << np.uint64(16) | dummy >> np.uint64(48) & mask
     )
-    digits = np.stack([first, rounding], axis=1)
     # Which tails a row takes, found with tails that are all of one kind.
     full = np.uint64(2**64 - 1)
-    zeros = noise.split_words(digits, np.zeros(3 * n, dtype=np.uint64), as_words(slots), l, *chances)
-    ones = noise.split_words(digits, np.full(3 * n, full), as_words(slots), l, *chances)
-    tied = (zeros != ones)[:, [0, 1, 3]]
-    rest = np.stack([slot << np.uint64(16), dummy << np.uint64(16), word << np.uint64(32)], axis=1)
+    zeros = noise.split_words(digits, np.zeros(4 * n, dtype=np.uint64), as_words(slots), l, *chances)
+    ones = noise.split_words(digits, np.full(4 * n, full), as_words(slots), l, *chances)
+    tied = (zeros != ones)[:, [0, 1, 3, 2]]
+    rest = np.stack([slot << np.uint64(16), dummy << np.uint64(16), word << np.uint64(32), rounding], axis=1)
     tails = rest[tied]
     assert tied.any()
     whole = noise.split_words(digits, tails, as_words(slots), l, *chances)
@@ -229,7 +228,7 @@ def test_signed_responses_from_digits_are_those_of_whole_words(n_keys, l):
     symbols = np.empty(n, dtype=np.int64)
     held, spare = (
         (many.offsets, many.codes, many.values),
-        np.concatenate([tails, np.zeros(3, dtype=np.uint64)]),
+        np.concatenate([tails, np.zeros(4, dtype=np.uint64)]),
     )
     done = loops.respond_signed_digits(symbols, digits, spare, 0, *held, _kernel(mechanism))
     assert done == n

@@ -113,19 +113,19 @@ def _(mechanism: SignedUnary, records: Records, stream: Stream) -> Bytes:
 @_from_bytes.register
 def _(mechanism: SignedResponse, records: Records, stream: Stream) -> Bytes:
     c, l, n = mechanism.channel, mechanism.pairs_per_user, len(records)
-    digits = draw_words(stream, n, 2)
+    digits, truths = draw_words(stream, n), (c.keep + c.flip) / 2**64
     if is_compiled(100 * n):
         from keyveil.batch import loops
 
         symbols, done = np.empty(n, dtype=np.int64), 0
         held = _columns(records)
         while done < n:
-            # How many ties there are depends on the digits alone: drawing more tails changes no chance.
-            tails = draw_words(stream, 64 + (n - done) // 16)
+            # How many are needed depends on the digits and tails before: drawing more changes no chance.
+            tails = draw_words(stream, 64 + int((n - done) * (truths + 1 / 16)))
             done = loops.respond_signed_digits(symbols, digits, tails, done, *held, _kernel(mechanism))
     else:
         slots = as_words(np.maximum(records.sizes, l))
-        tails = draw_words(stream, 3 * n)
+        tails = draw_words(stream, 4 * n)
         whole = split_words(digits, tails, slots, l, c.keep, c.keep + c.flip, c.fake)
         symbols = symbols_from_words(mechanism, records, whole)
     return pack_symbols(mechanism.layout, symbols)
@@ -141,7 +141,8 @@ def _columns(records: Records) -> tuple[Ints, Ints, Floats]:
 def _kernel(mechanism: SignedResponse) -> tuple[Any, ...]:
     """What compiled loops know of a signed response."""
     c = mechanism.channel
-    words = (np.uint64(each) for each in (c.keep, c.keep + c.flip, c.fake))
+    inverse = min((1 << 64) // c.fake, (1 << 64) - 1)
+    words = (np.uint64(each) for each in (c.keep, c.keep + c.flip, c.fake, inverse))
     return (mechanism.n_keys, mechanism.pairs_per_user, *words)
 
 

@@ -193,12 +193,11 @@ def upper_half(typing: Any, a: Any, b: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def _sampled(record: Any, slot: Any, dummy: Any, n_keys: int, l: int) -> Any:
+def _sampled(start: int, size: int, codes: Array, slot: Any, dummy: Any, n_keys: int, l: int) -> Any:
     """The sampled key or dummy, and where a key's value is. No branch: chance is not foreseen.
 
     There is at least one code, if only to be looked at in vain.
     """
-    start, size, codes = record
     place = np.int64(upper_half(slot, np.uint64(max(size, l))))
     padding = n_keys + np.int64(upper_half(dummy, np.uint64(l)))
     held = np.int64(place < size)
@@ -216,6 +215,18 @@ def _truth(key: int, at: int, n_keys: int, values: Array, rounding: Any, is_kept
 
 
 @njit(cache=True, nogil=True)
+def _divided(word: Any, step: Any, inverse: Any) -> Any:
+    """Quotient and rest by a step whose inverse, 2**64 // step, is known: no division, which is slow.
+
+    The product with the inverse is the quotient, or one below it.
+    """
+    number = upper_half(word, inverse)
+    rest = word - number * step
+    more = np.uint64(rest >= step)
+    return number + more, rest - more * step
+
+
+@njit(cache=True, nogil=True)
 def _lie(key: int, number: Any) -> int:
     """Lies skip over the truth's two symbols."""
     lie = np.int64(number)
@@ -226,26 +237,25 @@ def _lie(key: int, number: Any) -> int:
 def respond_signed(offsets: Array, codes: Array, values: Array, words: Array, kernel: Any) -> Any:
     """The symbols of `SignedResponse.perturb`, a record and a row of words each.
 
-    `kernel` is n_keys, l, and the words keep, keep + flip, fake.
+    `kernel` is n_keys, l, and the words keep, keep + flip, fake, and the inverse of the last.
     """
-    n_keys, l, keep, told, fake = kernel
+    n_keys, l, keep, told, fake, inverse = kernel
     symbols = np.empty(words.shape[0], dtype=np.int64)
     for user in range(words.shape[0]):
-        record = offsets[user], offsets[user + 1] - offsets[user], codes
-        key, at = _sampled(record, words[user, 0], words[user, 1], n_keys, l)
+        start, size = offsets[user], offsets[user + 1] - offsets[user]
+        key, at = _sampled(start, size, codes, words[user, 0], words[user, 1], n_keys, l)
         word = words[user, 3]
         if word < told:
             symbols[user] = _truth(key, at, n_keys, values, words[user, 2], word < keep)
         else:
-            symbols[user] = _lie(key, (word - told) // fake)
+            symbols[user] = _lie(key, _divided(word - told, fake, inverse)[0])
     return symbols
 
 
 @njit(cache=True, nogil=True)
 def _straddles(digit: Any, choices: Any) -> bool:
     """Whether 16 bits leave open which of some choices a word picks."""
-    after = (digit + np.uint64(1)) * choices - np.uint64(1)
-    return digit * choices >> np.uint64(16) != after >> np.uint64(16)
+    return (digit * choices & np.uint64(0xFFFF)) + choices > np.uint64(1 << 16)
 
 
 @njit(cache=True, nogil=True)
@@ -260,31 +270,33 @@ def respond_signed_digits(
     kernel: Any,
 ) -> int:
     """The same from digits, see `noise.SPLIT`; how many records are done before the tails run out."""
-    n_keys, l, keep, told, fake = kernel
+    n_keys, l, keep, told, fake, inverse = kernel
     used, low, short, long = 0, np.uint64(0xFFFFFFFF), np.uint64(0xFFFF), np.uint64(48)
     for user in range(first, symbols.size):
-        if used + 3 > tails.size:
+        if used + 4 > tails.size:
             return user
-        start = offsets[user]
-        size, drawn = offsets[user + 1] - start, digits[user, 0]
+        start, drawn = offsets[user], digits[user]
+        size = offsets[user + 1] - start
         slot, dummy, word = drawn >> np.uint64(16) & short, drawn & short, drawn & ~low
         slot_word, dummy_word = slot << long, dummy << long
         if _straddles(slot, np.uint64(max(size, l))):
             slot_word, used = slot_word | tails[used] >> np.uint64(16), used + 1
         if _straddles(dummy, np.uint64(l)):
             dummy_word, used = dummy_word | tails[used] >> np.uint64(16), used + 1
-        key, at = _sampled((start, size, codes), slot_word, dummy_word, n_keys, l)
+        key, at = _sampled(start, size, codes, slot_word, dummy_word, n_keys, l)
         if word >= told:
             beyond = word - told
-            number = beyond // fake
-            if beyond - number * fake + low >= fake:
-                number, used = (beyond + (tails[used] >> np.uint64(32))) // fake, used + 1
+            number, rest = _divided(beyond, fake, inverse)
+            if rest + low >= fake:
+                beyond, used = beyond + (tails[used] >> np.uint64(32)), used + 1
+                number, _ = _divided(beyond, fake, inverse)
             symbols[user] = _lie(key, number)
             continue
         if (word | low) >= told or word < keep <= (word | low):
             word, used = word | tails[used] >> np.uint64(32), used + 1
+        rounding, used = tails[used], used + 1
         if word < told:
-            symbols[user] = _truth(key, at, n_keys, values, digits[user, 1], word < keep)
+            symbols[user] = _truth(key, at, n_keys, values, rounding, word < keep)
         else:
-            symbols[user] = _lie(key, (word - told) // fake)
+            symbols[user] = _lie(key, _divided(word - told, fake, inverse)[0])
     return symbols.size

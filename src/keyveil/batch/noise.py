@@ -88,20 +88,21 @@ def draw_numbers(stream: Stream, n: int, length: int, step: int, count: int, bit
     return _fill(stream, out, np.empty((1, length), dtype="<u2"), length * (count + 1) / 2**16, rows)
 
 
-# Where the four words of a signed response begin in two words of digits: 32 bits of the response, 16 of the
-# slot, 16 of the dummy; the rounding is the second word, whole. What 16 or 32 bits leave open tails decide.
+# Where three of the four words of a signed response begin in a word of digits: 32 bits of the response, 16
+# of the slot, 16 of the dummy. Tails decide what these leave open, and round where a truth may be told.
 SPLIT = (32, 16, 0)
 
 
 def split_words(digits: Words, tails: Words, slots: Words, l: int, keep: int, told: int, fake: int) -> Words:
     """The words slot, dummy, rounding, response behind digits; bits that decide nothing are 0."""
-    response, slot, dummy = (digits[:, 0] >> np.uint64(at) for at in SPLIT)
+    response, slot, dummy = (digits >> np.uint64(at) for at in SPLIT)
     slot, dummy = slot & np.uint64(0xFFFF), dummy & np.uint64(0xFFFF)
     word, low = response << np.uint64(32), np.uint64(0xFFFFFFFF)
     beyond = (word - np.uint64(told)) % np.uint64(fake) + low >= np.uint64(fake)
     upto = (word | low >= np.uint64(told)) | ((word < np.uint64(keep)) & (word | low >= np.uint64(keep)))
     answer = np.where(word < np.uint64(told), upto, beyond)
-    tied = np.stack([_straddles(slot, slots), _straddles(dummy, np.uint64(l)), answer], axis=1)
+    may_be_true = word < np.uint64(told)
+    tied = np.stack([_straddles(slot, slots), _straddles(dummy, np.uint64(l)), answer, may_be_true], axis=1)
     drawn = np.zeros(tied.shape, dtype=np.uint64)
     drawn[tied] = tails[: int(tied.sum())]
     long = np.uint64(48)
@@ -109,7 +110,7 @@ def split_words(digits: Words, tails: Words, slots: Words, l: int, keep: int, to
         [
             slot << long | drawn[:, 0] >> np.uint64(16),
             dummy << long | drawn[:, 1] >> np.uint64(16),
-            digits[:, 1],
+            drawn[:, 3],
             word | drawn[:, 2] >> np.uint64(32),
         ],
         axis=1,
@@ -118,8 +119,7 @@ def split_words(digits: Words, tails: Words, slots: Words, l: int, keep: int, to
 
 def _straddles(digit: Words, choices: Words | np.uint64) -> NDArray[np.bool_]:
     """Where 16 bits leave open which of some choices a word picks."""
-    first, last = digit * choices, (digit + np.uint64(1)) * choices - np.uint64(1)
-    open_: NDArray[np.bool_] = first >> np.uint64(16) != last >> np.uint64(16)
+    open_: NDArray[np.bool_] = (digit * choices & np.uint64(0xFFFF)) + choices > np.uint64(1 << 16)
     return open_
 
 
