@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-NOT_IN_SERVER = ("scipy", "matplotlib", "jinja2", "pandas", "numba", "pyspark", "sphinx")
+NOT_IN_SERVER = ("matplotlib", "jinja2", "pandas", "numba", "pyspark", "sphinx")
 
 
 def test_a_collector_starts_without_what_only_analysis_needs():

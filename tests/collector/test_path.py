@@ -122,6 +122,9 @@ def test_anyone_with_the_reports_recomputes_the_release(server, tmp_path):
     assert run("campaign", "recount", said["id"], 1, server=server).output.startswith(
         "400 stored, 400 in the tally"
     )
+    assert run("campaign", "examine", said["id"], 1, server=server).output.startswith(
+        "400 reports are too few"
+    )
     listed = json.loads(run("campaign", "list", "--json", server=server).stdout)
     assert [(line["name"], line["state"], line["reports"]) for line in listed] == [("apps", "finished", 400)]
     assert "apps" in run("campaign", "show", said["id"], server=server).output

@@ -312,6 +312,9 @@ class Application:
     async def _recount(self, asked: Admitted) -> Response:
         return _json(await self._work(self.collector.recount, asked.campaign, asked.round))
 
+    async def _examine(self, asked: Admitted) -> Response:
+        return _json(await self._work(self.collector.examine, asked.campaign, asked.round))
+
     async def _export_reports(self, asked: Admitted) -> Response:
         form = asked.query["format"]
         file = await self._work(self.collector.export, asked.campaign, asked.round, form)

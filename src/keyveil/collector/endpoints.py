@@ -209,6 +209,15 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         problems=("unknown-campaign", "unknown-round", "reports-dropped", "campaign-damaged"),
     ),
     Endpoint(
+        name="examine",
+        method="POST",
+        path=f"{_ROUND}/examine",
+        summary="Test whether the stored reports are honest noise.",
+        roles=ANALYSTS,
+        answers={JSON: m.Examination},
+        problems=("unknown-campaign", "unknown-round", "reports-dropped", "campaign-damaged"),
+    ),
+    Endpoint(
         name="release",
         method="GET",
         path=f"{_CAMPAIGN}/release",

@@ -163,6 +163,30 @@ class Recount(Message, frozen=True):
     agrees: bool
 
 
+class Oddity(Message, frozen=True):
+    """One test of the noise: the chance that honest reports look at least as odd, and what was odd."""
+
+    test: str
+    p: float
+    what: str
+    keys: list[str]
+
+
+class Examination(Message, frozen=True):
+    """Whether a round's reports look like the noise that devices make; the oddest test first.
+
+    `p` is the chance of the oddest, corrected for how many tests there were. Without an alarm nothing is
+    proved: whoever draws honest noise around a lie is bounded, and cannot be seen.
+    """
+
+    round: int
+    reports: int
+    alarm: bool
+    p: float
+    tests: list[Oddity]
+    damaged_blocks: int
+
+
 class NewToken(Message, frozen=True):
     """A token to be made."""
 

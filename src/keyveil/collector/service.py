@@ -28,8 +28,10 @@ from keyveil.collector.messages import (
     CampaignLine,
     CampaignList,
     CampaignView,
+    Examination,
     NewCampaign,
     NewToken,
+    Oddity,
     Progress,
     Recount,
     RoundClosed,
@@ -53,7 +55,7 @@ from keyveil.numerics import two_sided_z
 from keyveil.protocols import Round
 from keyveil.release import Release
 from keyveil.report import HEADER_BYTES
-from keyveil.tally import Counter, Payloads, Tally, count
+from keyveil.tally import Counter, Payloads, Tally, count, trace
 
 # Who acts where no token does: the clock, or the count of reports.
 NOBODY = ""
@@ -553,22 +555,15 @@ class Collector:
         broken: list[Block] = []
         with self.store.read() as tx:
             asked = self.book.round(tx, known, number)
-            after = 0
             counter = Counter(asked.mechanism, question=asked.question)
-            while page := tx.blocks(known.no, number, after=after):
-                for block in page:
-                    if not block.is_intact:
-                        broken.append(block)
-                        continue
-                    counter.add(payloads(block))
-                after = page[-1].no
+            for block in intact(lambda after: tx.blocks(known.no, number, after=after), broken.append):
+                counter.add(payloads(block))
             total = counter.tally()
             try:
                 tally = self.book.tally(tx, known, number)
             except StoreError:
                 tally = count(asked.mechanism, [], question=asked.question)
-        for block in broken:
-            self.mark_damaged(id, f"block {block.no} of round {number} is damaged")
+        self._mark_broken(id, number, broken)
         agrees = total == tally and not broken
         return Recount(
             round=number,
@@ -577,6 +572,47 @@ class Collector:
             damaged_blocks=len(broken),
             agrees=agrees,
         )
+
+    def examine(self, id: str, number: int) -> Examination:
+        """Test whether the stored reports of a round are honest noise."""
+        from keyveil.audit.reports import examine
+
+        known = self.known(id)
+        self._check_kept(known, number)
+        broken: list[Block] = []
+        with self.store.read() as tx:
+            asked = self.book.round(tx, known, number)
+            tally = self.book.tally(tx, known, number)
+            total = trace(asked.mechanism, [], question=asked.question)
+            for block in intact(lambda after: tx.blocks(known.no, number, after=after), broken.append):
+                packed = payloads(block)
+                answers = [packed[place] for place in range(len(packed))]
+                total += trace(asked.mechanism, answers, question=asked.question)
+        self._mark_broken(id, number, broken)
+        verdict = examine(asked.mechanism, total, tally)
+        names = (
+            known.campaign.keys if asked.keys is None else [known.campaign.keys[code] for code in asked.keys]
+        )
+        return Examination(
+            round=number,
+            reports=total.n_reports,
+            alarm=verdict.alarm,
+            p=verdict.p,
+            tests=[
+                Oddity(
+                    test=each.test,
+                    p=each.p,
+                    what=each.what,
+                    keys=[names[code] for code in each.keys if code < len(names)],
+                )
+                for each in verdict.findings
+            ],
+            damaged_blocks=len(broken),
+        )
+
+    def _mark_broken(self, id: str, number: int, broken: list[Block]) -> None:
+        for block in broken:
+            self.mark_damaged(id, f"block {block.no} of round {number} is damaged")
 
     def backup(self, actor: str) -> BinaryIO:
         """A copy of the embedded store, as a file."""
