@@ -154,6 +154,8 @@ class Intake:
             if size > largest:
                 raise Problem("too-large", f"expected at most {largest} bytes")
             self._take(size, taken)
+        else:
+            largest = self._settings.largest_unannounced
         message = await receive()
         if expander is None and claimed is not None and not message.get("more_body", False):
             return _part(message)
@@ -163,7 +165,8 @@ class Intake:
                 part = _part(message)
                 size += len(part)
                 if size > largest:
-                    raise Problem("too-large", f"expected at most {largest} bytes")
+                    hint = "" if claimed is not None else " without Content-Length"
+                    raise Problem("too-large", f"expected at most {largest} bytes{hint}")
                 if expander is not None:
                     part = expander.feed(part)
                 if claimed is None or expander is not None:

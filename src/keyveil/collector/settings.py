@@ -14,6 +14,8 @@ class Settings:
 
     largest_body: int = 8 << 20
     """Bytes of an upload, as sent and as expanded."""
+    largest_unannounced: int = 1 << 19
+    """Bytes of an upload that does not say its length first."""
     largest_config: int = 32 << 20
     """Bytes of a campaign."""
     most_reports: int = 1 << 16
