@@ -21,6 +21,8 @@ Step = Callable[[Estimates], Estimates]
 
 # Standard errors from which an attack, rather than chance, is taken to have left its mark.
 SURELY = 5.0
+# Reports about the median key below which a surplus says nothing: counts that small are not normal.
+_FEWEST_ASKED = 25
 
 
 def none(raw: Estimates) -> Estimates:
@@ -70,7 +72,8 @@ def recover(raw: Estimates) -> Estimates:
 
     Where a report names one key by its index: keys that were asked about more often than chance allows (five
     standard errors above the median key) lose the surplus, as reports that all said the one thing whose
-    absence leaves a plausible frequency and mean; the rest is averaged anew.
+    absence leaves a plausible frequency and mean; the rest is averaged anew. Where the median key was asked
+    about fewer than 25 times, chance alone makes such surpluses, and nothing is taken out.
 
     Where everybody is asked about every key: reports that are silent on purpose push all other keys down
     by the share x of such reports times the weight of silence. If the median key, taken to have no holders,
@@ -97,8 +100,10 @@ def recover(raw: Estimates) -> Estimates:
 def _without_surplus(raw: Estimates, pull: Lever, weight: float) -> tuple[Floats, Floats]:
     """Frequency and signed share once a surplus of reports about a key is left out."""
     usual = float(np.median(raw.asked))
-    surplus = np.where(raw.asked - usual > SURELY * np.sqrt(max(usual, 1.0)), raw.asked - usual, 0.0)
-    part = surplus / np.maximum(raw.asked, 1)
+    if usual < _FEWEST_ASKED:
+        return raw.frequency, raw.signed
+    surplus = np.where(raw.asked - usual > SURELY * np.sqrt(usual), raw.asked - usual, 0.0)
+    part = surplus / raw.asked.clip(min=1)
     best = raw.frequency, raw.signed
     least = np.where(part > 0, np.inf, 0.0)
     for said in pull.says:
