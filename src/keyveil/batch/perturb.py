@@ -19,9 +19,15 @@ _BLOCK_BYTES, _FEWEST = 1 << 20, 1024
 
 
 def perturb_many(
-    mechanism: Mechanism, records: Records, *, tag: bytes, round: int = 1, stream: Stream | None = None
+    mechanism: Mechanism,
+    records: Records,
+    *,
+    tag: bytes,
+    round: int = 1,
+    stream: Stream | None = None,
+    ids: Bytes | None = None,
 ) -> Bytes:
-    """A report of every record under a fresh random id, a row each, in the records' order.
+    """A report of every record, a row each, in the records' order; under a fresh random id or one of `ids`.
 
     The randomness is `SecureStream` unless another is asked for by name. What is reported of a record has
     the law of the mechanism's kernel, to the word.
@@ -37,7 +43,8 @@ def perturb_many(
     head = Envelope(campaign=tag, round=round, report_id=bytes(REPORT_ID_BYTES), payload=b"").to_bytes()
     reports = np.empty((len(records), HEADER_BYTES + mechanism.layout.n_bytes), dtype=np.uint8)
     reports[:, :HEADER_BYTES] = np.frombuffer(head, dtype=np.uint8)
-    ids = draw_octets(source, len(records), REPORT_ID_BYTES)
+    if ids is None:
+        ids = draw_octets(source, len(records), REPORT_ID_BYTES)
     reports[:, HEADER_BYTES - REPORT_ID_BYTES : HEADER_BYTES] = ids
     for first, last in blocks_of(mechanism, len(records)):
         some = records.part(first, last)

@@ -24,6 +24,9 @@ def campaign() -> None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--label", default="", help="A name for people.")
 @click.option("--open", "is_open", is_flag=True, help="Let devices send without a token.")
+@click.option(
+    "--issue-ids", is_flag=True, help="Hand out the ids of reports, so that no device picks its hash."
+)
 @click.option("--close-at-count", type=click.IntRange(1), help="Close a round once it has so many reports.")
 @click.option("--close-after", type=click.FloatRange(0, min_open=True), help="... or so many seconds.")
 @click.option("--drop-reports", is_flag=True, help="Forget the reports of a round once it is closed.")
@@ -36,6 +39,7 @@ def create(
     file: Path,
     label: str,
     is_open: bool,
+    issue_ids: bool,
     close_at_count: int | None,
     close_after: float | None,
     drop_reports: bool,
@@ -49,6 +53,7 @@ def create(
 
     terms = {
         "uploads": "open" if is_open else "token",
+        "ids": "issued" if issue_ids else "own",
         "close_at_count": close_at_count,
         "close_after": close_after,
         "drop_reports": drop_reports,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from keyveil.batch import Records, SecureStream, perturb_many
 from keyveil.campaign import Campaign
 from keyveil.client import Asked
 from keyveil.errors import CampaignError
-from keyveil.report import HEADER_BYTES
+from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
 from keyveil.simulate.pairs import read_pairs
 from keyveil.simulate.population import Population
 
@@ -77,8 +77,8 @@ class Crowd:
         """The bytes of one report."""
         return HEADER_BYTES + self._mechanism.layout.n_bytes
 
-    def blocks(self) -> Iterator[bytes]:
-        """The reports, some megabytes at a time, joined."""
+    def blocks(self, issue: Callable[[int], list[bytes]] | None = None) -> Iterator[bytes]:
+        """The reports, some megabytes at a time, joined; under ids of their own, or that `issue` gives."""
         # A random order by sorting random words of the operating system.
         words = np.frombuffer(secrets.token_bytes(8 * self.n_users), dtype=np.uint64)
         order, stream = np.argsort(words).astype(np.int64), SecureStream()
@@ -86,7 +86,13 @@ class Crowd:
         for start in range(0, order.size, size):
             some = self._people.take(order[start : start + size])
             records = Records(offsets=some.offsets, codes=some.codes, values=some.values)
+            issued = None if issue is None else np.frombuffer(b"".join(issue(len(records))), dtype=np.uint8)
             reports = perturb_many(
-                self._mechanism, records, tag=self.campaign.tag, round=self._round, stream=stream
+                self._mechanism,
+                records,
+                tag=self.campaign.tag,
+                round=self._round,
+                stream=stream,
+                ids=None if issued is None else issued.reshape(-1, REPORT_ID_BYTES),
             )
             yield reports.tobytes()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 # Reports a transaction, while the spool is filled.
 _GROUP = 2000
+# Ids that are asked for at once, where the collector issues them.
+_IDS = 10_000
+Issue = Callable[[int], list[bytes]]
 
 
 @click.command()
@@ -57,7 +60,7 @@ def send(url: str, pairs: Path, spool: Path | None, patience: float, token: str 
     if spool.exists():
         click.echo(f"going on with {spool}", err=True)
     else:
-        _fill(spool, campaign, asked, pairs)
+        _fill(spool, campaign, asked, pairs, _issuer(url, token) if asked.ids_are_issued else None)
     device = Reporter(
         campaign,
         ledger=spool,
@@ -76,7 +79,20 @@ def send(url: str, pairs: Path, spool: Path | None, patience: float, token: str 
     spool.unlink()
 
 
-def _fill(spool: Path, campaign: Campaign, asked: Asked, pairs: Path) -> None:
+def _issuer(url: str, token: str | None) -> Issue:
+    """Asks the collector for as many ids as are needed."""
+    from keyveil.client.transport import exchange, fetch_ids, with_token
+
+    ask = exchange if token is None else with_token(token)
+
+    def issue(count: int) -> list[bytes]:
+        sizes = [min(_IDS, count - done) for done in range(0, count, _IDS)]
+        return [name for size in sizes for name in fetch_ids(url, size, exchange=ask)]
+
+    return issue
+
+
+def _fill(spool: Path, campaign: Campaign, asked: Asked, pairs: Path, issue: Issue | None) -> None:
     """A spool with a report for every user, complete before it has its name."""
     from keyveil.cli.files import written
     from keyveil.client.ledger import Ledger
@@ -84,13 +100,13 @@ def _fill(spool: Path, campaign: Campaign, asked: Asked, pairs: Path) -> None:
 
     endless = Limits(reports=sys.maxsize, bytes=sys.maxsize)
     with written(spool) as draft:
-        ledger, reports = Ledger(draft), _reports(campaign, asked, pairs)
+        ledger, reports = Ledger(draft), _reports(campaign, asked, pairs, issue)
         while group := list(islice(reports, _GROUP)):
             with ledger.transaction() as account:
                 Queue(account, campaign.id, endless).put(*group)
 
 
-def _reports(campaign: Campaign, asked: Asked, pairs: Path) -> Iterator[bytes]:
+def _reports(campaign: Campaign, asked: Asked, pairs: Path, issue: Issue | None) -> Iterator[bytes]:
     """The reports in a file, or one for every user in it."""
     from keyveil.cli.console import progress
     from keyveil.cli.crowd import Crowd
@@ -103,7 +119,7 @@ def _reports(campaign: Campaign, asked: Asked, pairs: Path) -> Iterator[bytes]:
     crowd = Crowd(campaign, pairs, asked)
     say_what_was_settled(crowd)
     with progress("noising", crowd.n_users) as advance:
-        for block in crowd.blocks():
+        for block in crowd.blocks(issue):
             for at in range(0, len(block), crowd.length):
                 yield block[at : at + crowd.length]
             advance(len(block) // crowd.length)

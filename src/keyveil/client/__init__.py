@@ -11,7 +11,7 @@ from keyveil.client.queue import Limits, Traffic
 from keyveil.client.receipt import Code, Receipt
 from keyveil.client.reporter import Reporter, Status
 from keyveil.client.rounds import Asked
-from keyveil.client.transport import fetch_campaign, fetch_round
+from keyveil.client.transport import fetch_campaign, fetch_round, issued_ids
 
 __all__ = [
     "Asked",
@@ -24,4 +24,5 @@ __all__ = [
     "Traffic",
     "fetch_campaign",
     "fetch_round",
+    "issued_ids",
 ]

@@ -12,6 +12,8 @@ of what that costs. It serves simulations, tests, and hosts with a ledger of the
     upload_soon()   the same from a thread; returns at once       never raises
     enable() disable() status() explain(held)                     never raise
 
+Ids of reports are drawn here, unless the campaign issues them: then `ids=issued_ids(URL, token=...)`.
+
 The constructor raises for a programming mistake (TypeError, BudgetError for caps that are no numbers,
 EntropyError) and looks at neither disk nor network. What never raises returns a `Receipt`, a code and
 a sentence; no sentence holds anything about the record.
@@ -39,7 +41,7 @@ from keyveil.client.caps import Caps
 from keyveil.client.explain import Story, tell
 from keyveil.client.ledger import Account, Clock, Ledger
 from keyveil.client.memo import Memo
-from keyveil.client.noise import noised
+from keyveil.client.noise import Ids, noised, own_id
 from keyveil.client.queue import Limits, Queue, Traffic
 from keyveil.client.receipt import Receipt, receipt_for
 from keyveil.domain import Record
@@ -122,6 +124,7 @@ class Reporter:
         caps: Caps | None = None,
         limits: Limits | None = None,
         entropy: Entropy = system_entropy,
+        ids: Ids = own_id,
         clock: Clock = time.time,
         exchange: transport.Exchange | None = None,
     ) -> None:
@@ -134,7 +137,7 @@ class Reporter:
         self._collector = collector
         self._caps = caps or Caps()
         self._limits = limits or Limits()
-        self._entropy = entropy
+        self._entropy, self._ids = entropy, ids
         self._exchange = exchange or (transport.exchange if token is None else transport.with_token(token))
         self._mechanism = None if campaign.has_several_rounds else campaign.build()
 
@@ -290,7 +293,14 @@ class Reporter:
         return record if round is None else round.narrow(record)
 
     def _noise(self, mechanism: Mechanism, record: Record, round: OpenRound | None) -> bytes:
-        return noised(self._campaign.tag, mechanism, record, round=_number(round), entropy=self._entropy)
+        return noised(
+            self._campaign.tag,
+            mechanism,
+            record,
+            round=_number(round),
+            entropy=self._entropy,
+            ids=self._ids,
+        )
 
     def _mechanism_of(self, round: OpenRound | None) -> Mechanism:
         return round.mechanism if round is not None else self._mechanism or self._campaign.build()

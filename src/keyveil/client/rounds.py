@@ -39,6 +39,8 @@ class Asked:
     """The codes that are asked about, in their new order; None for all."""
     group: tuple[Fraction, Fraction] = (Fraction(0), Fraction(1))
     """Which places in [0, 1) are asked."""
+    ids_are_issued: bool = False
+    """Whether the collector hands out the ids of reports; what a report costs does not depend on it."""
 
     @classmethod
     def told(cls, campaign: Campaign, config: object) -> Asked:

@@ -16,7 +16,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from keyveil.campaign import Campaign
 from keyveil.client.rounds import Asked
 from keyveil.errors import CampaignError, TransportError
-from keyveil.report import to_frames
+from keyveil.report import REPORT_ID_BYTES, to_frames
 
 CONTENT_TYPE = "application/octet-stream"
 ACCEPTED = ("accepted", "duplicate")
@@ -149,9 +149,32 @@ def fetch_round(
         )
     if config is None:
         return campaign, None
+    issued = view.get("ids") == "issued"
     if not campaign.has_several_rounds:
-        return campaign, Asked(number=1, mechanism=campaign.build())
-    return campaign, Asked.told(campaign, config)
+        return campaign, Asked(number=1, mechanism=campaign.build(), ids_are_issued=issued)
+    return campaign, replace(Asked.told(campaign, config), ids_are_issued=issued)
+
+
+def fetch_ids(url: str, count: int, *, timeout: float = 10.0, exchange: Exchange = exchange) -> list[bytes]:
+    """Ids for reports to come, from the campaign at an address that issues them."""
+    answer = exchange(f"{url.rstrip('/')}/ids?count={count}", b"", timeout)
+    if answer.status != 200:
+        raise TransportError(
+            f"expected ids from {urlsplit(url).netloc}, got status {answer.status}",
+            retry_after=answer.retry_after,
+        )
+    try:
+        ids = [bytes.fromhex(name) for name in json.loads(answer.body)["ids"]]
+        if len(set(ids)) != count or len(ids) != count or {len(name) for name in ids} != {REPORT_ID_BYTES}:
+            raise ValueError
+    except (ValueError, KeyError, TypeError):
+        raise TransportError(f"expected {count} different ids of {REPORT_ID_BYTES} bytes") from None
+    return ids
+
+
+def issued_ids(url: str, *, token: str, timeout: float = 10.0) -> Callable[[], bytes]:
+    """Where a `Reporter` gets its ids from, if the campaign issues them: asked for one by one, as needed."""
+    return lambda: fetch_ids(url, 1, timeout=timeout, exchange=with_token(token))[0]
 
 
 def split_address(url: str) -> tuple[str, str]:

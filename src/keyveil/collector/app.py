@@ -309,6 +309,11 @@ class Application:
         tally = await self._work(self.collector.tally, asked.campaign, asked.round)
         return Response(tally.to_json(), media_type=JSON)
 
+    async def _issue_ids(self, asked: Admitted) -> Response:
+        count = int(asked.query["count"])
+        self._rates.spend(asked.actor, count)
+        return _json(await self._work(self.collector.issue_ids, asked.campaign, count))
+
     async def _recount(self, asked: Admitted) -> Response:
         return _json(await self._work(self.collector.recount, asked.campaign, asked.round))
 
@@ -447,7 +452,8 @@ def _query(endpoint: Endpoint, text: str) -> dict[str, str]:
 
 def _fits(text: str, schema: Any) -> bool:
     if schema["type"] == "integer":
-        return text.isascii() and text.isdigit() and len(text) <= 16 and int(text) <= schema["maximum"]
+        is_whole = text.isascii() and text.isdigit() and len(text) <= 16
+        return is_whole and schema["minimum"] <= int(text) <= schema["maximum"]
     return text in schema["enum"] if "enum" in schema else len(text) <= schema["maxLength"]
 
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from keyveil.batch.partition import Block, Question, judge
 from keyveil.batch.stream import Bytes
-from keyveil.collector.problems import ROUND_CLOSED, Problem
+from keyveil.collector.ids import is_issued
+from keyveil.collector.problems import NOT_ISSUED, ROUND_CLOSED, Problem
 from keyveil.collector.rounds import Book, Known, report_length
 from keyveil.collector.store.base import Store, Writing
 from keyveil.collector.store.young import ids_in
@@ -87,7 +88,8 @@ def _commit_campaign(
     _refuse(tx, known, others, number, last)
     if asked is None or not fitting:
         return []
-    return _count(tx, known, asked, length, fitting)
+    secret = book.secret(tx, known) if known.terms.ids == "issued" else None
+    return _count(tx, known, asked, fitting, secret)
 
 
 def _refuse(
@@ -109,14 +111,18 @@ def _refuse(
 
 
 def _count(
-    tx: Writing, known: Known, round: Round, length: int, fitting: list[tuple[Upload, Part]]
+    tx: Writing, known: Known, round: Round, fitting: list[tuple[Upload, Part]], secret: bytes | None
 ) -> Iterable[Grown]:
+    length = report_length(round)
     joined = fitting[0][1].reports if len(fitting) == 1 else b"".join(part.reports for _, part in fitting)
     rows: Bytes = np.frombuffer(joined, dtype=np.uint8).reshape(-1, length)
     ids = ids_in(joined, length)
     question = Question.of(known.campaign, round)
     # Most groups hold nothing but new answers: they are counted while they are judged.
     delta, refused = judge(question, _block(rows))
+    if secret is not None:
+        foreign = (row for row, name in enumerate(ids) if not is_issued(secret, name))
+        refused = {**dict.fromkeys(foreign, NOT_ISSUED), **refused}
     sound = ids if not refused else [name for row, name in enumerate(ids) if row not in refused]
     fresh = tx.claim_ids(known.no, round.number, list(dict.fromkeys(sound)))
     if len(fresh) == len(ids):

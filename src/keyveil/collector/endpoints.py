@@ -200,6 +200,16 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         problems=("unknown-campaign", "unknown-round", "bad-request", "reports-dropped", "campaign-damaged"),
     ),
     Endpoint(
+        name="issue_ids",
+        method="POST",
+        path=f"{_CAMPAIGN}/ids",
+        summary="Ids for reports to come, in campaigns that issue them.",
+        roles=DEVICES,
+        query={"count": {"type": "integer", "minimum": 1, "maximum": 10_000, "default": 1}},
+        answers={JSON: m.Ids},
+        problems=("unknown-campaign", "bad-request", "rate-limited"),
+    ),
+    Endpoint(
         name="recount",
         method="POST",
         path=f"{_ROUND}/recount",

@@ -48,6 +48,8 @@ class CampaignView(Message, frozen=True):
     label: str
     state: Literal["open", "finished", "expired"]
     uploads: Literal["token", "open"]
+    ids: Literal["own", "issued"]
+    """Where the ids of reports come from."""
     round: int | None
     """The open round."""
     device_config: dict[str, Any] | None
@@ -185,6 +187,12 @@ class Examination(Message, frozen=True):
     p: float
     tests: list[Oddity]
     damaged_blocks: int
+
+
+class Ids(Message, frozen=True):
+    """Ids for reports that are yet to be made, in hexadecimal; each counts once."""
+
+    ids: list[str]
 
 
 class NewToken(Message, frozen=True):

@@ -16,6 +16,7 @@ from keyveil.errors import KeyveilError, Refusal
 CONTENT_TYPE = "application/problem+json"
 # A report for a round that is over. The word is the contract's; refusals of the wire keep their hyphens.
 ROUND_CLOSED = "round_closed"
+NOT_ISSUED = "not-issued"
 
 
 class Entry(NamedTuple):
@@ -202,6 +203,7 @@ REPORT_CODES: Mapping[str, str] = MappingProxyType(
         "accepted": "counted, and stored for good",
         "duplicate": "its id was counted before; this is not a fault",
         ROUND_CLOSED: "the round it answers is over",
+        NOT_ISSUED: "its id is not one that this collector handed out; ask for ids first",
         Refusal.WRONG_ROUND.value: "it answers a round that has not been opened",
         Refusal.WRONG_CAMPAIGN.value: "it answers another campaign",
         Refusal.WRONG_LENGTH.value: "it is not as long as the round's reports are",

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from keyveil.campaign import Campaign
+from keyveil.collector.ids import campaign_secret
 from keyveil.collector.store.base import CampaignRow, Reading
 from keyveil.collector.store.cells import unpack
 from keyveil.collector.terms import Terms
@@ -70,6 +71,7 @@ class Book:
     def __init__(self) -> None:
         self._known: dict[str, Known] = {}
         self._rounds: dict[tuple[int, int], Round] = {}
+        self._secret: bytes | None = None
         self._lock = threading.Lock()
 
     def find(self, id: str) -> Known | None:
@@ -91,6 +93,14 @@ class Book:
         if found is None:
             raise StoreError(f"campaign {known.id[:12]}: round {number} does not follow from its tallies")
         return found
+
+    def secret(self, tx: Reading, known: Known) -> bytes:
+        """What the ids of a campaign are made with."""
+        if self._secret is None:
+            self._secret = tx.secret()
+        if self._secret is None:
+            raise StoreError("the secret that ids were issued with is gone; restore a backup", damaged=True)
+        return campaign_secret(self._secret, known.id)
 
     def tally(self, tx: Reading, known: Known, number: int) -> Tally:
         """The sum of a round's reports."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import secrets
 import tempfile
 import threading
 import time
@@ -19,6 +20,7 @@ import numpy as np
 from keyveil.campaign import Campaign
 from keyveil.collector.changes import Comparison, compare
 from keyveil.collector.commit import Grown
+from keyveil.collector.ids import issue
 from keyveil.collector.logs import Log
 from keyveil.collector.messages import (
     About,
@@ -29,6 +31,7 @@ from keyveil.collector.messages import (
     CampaignList,
     CampaignView,
     Examination,
+    Ids,
     NewCampaign,
     NewToken,
     Oddity,
@@ -185,6 +188,8 @@ class Collector:
                 raise Problem("campaign-incomplete", f'field "{field}" is missing or empty, at $.{field}')
         if campaign.expiry is not None and campaign.expiry.timestamp() <= now:
             raise Problem("campaign-incomplete", f"expires lies in the past: {campaign.expires}")
+        if new.terms.ids == "issued" and new.terms.uploads == "open":
+            raise Problem("bad-request", "ids are issued to devices with a token: uploads must be token")
         try:
             first = campaign.protocol().start(campaign.id)
             config = told(campaign, first)
@@ -202,6 +207,10 @@ class Collector:
             row = tx.campaign(campaign.id)
             assert row is not None
             if created:
+                if new.terms.ids == "issued":
+                    tx.be_alone()
+                    if tx.secret() is None:
+                        tx.set_secret(secrets.token_bytes(32))
                 closes_at = None if new.terms.close_after is None else now + new.terms.close_after
                 tx.open_round(
                     row.no, first.number, purpose=first.purpose, told=config, now=now, closes_at=closes_at
@@ -228,6 +237,15 @@ class Collector:
             number = _open_number(tx.rounds(row.no))
         return CampaignCreated(id=campaign.id, created=created, round=number or 0, device_token=token)
 
+    def issue_ids(self, id: str, count: int) -> Ids:
+        """Ids for reports to come."""
+        known = self.known(id)
+        if known.terms.ids != "issued":
+            raise Problem("bad-request", "devices draw the ids of this campaign themselves")
+        with self.store.read() as tx:
+            secret = self.book.secret(tx, known)
+        return Ids(ids=[name.hex() for name in issue(secret, count)])
+
     def view(self, id: str) -> CampaignView:
         """What everybody may know of a campaign."""
         known = self.known(id)
@@ -242,6 +260,7 @@ class Collector:
             label=row.label,
             state=self._state(known, row.finished_at),
             uploads=known.terms.uploads,
+            ids=known.terms.ids,
             round=None if open_round is None else open_round.number,
             device_config=None if open_round is None else json.loads(open_round.told),
         )

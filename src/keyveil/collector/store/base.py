@@ -124,6 +124,9 @@ class Reading(Protocol):
     def acts(self, *, after: int = 0, most: int = 1000) -> list[Act]:
         """The log from a place on."""
 
+    def secret(self) -> bytes | None:
+        """What issued ids are made with, once there is one."""
+
 
 class Writing(Reading, Protocol):
     """What can be changed, all or nothing."""
@@ -162,6 +165,9 @@ class Writing(Reading, Protocol):
 
     def add_block(self, campaign: int, round: int, length: int, reports: bytes, counted: Tally) -> int:
         """Keep reports and add what they say to the round's tally; how many it counts now."""
+
+    def set_secret(self, secret: bytes) -> None:
+        """Keep what issued ids are made with; only where there is none."""
 
     def drop_reports(self, campaign: int, round: int, now: float) -> None:
         """Forget the bytes of a closed round's reports; ids and tally stay."""

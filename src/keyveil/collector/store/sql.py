@@ -119,7 +119,16 @@ class SqlTransaction:
             for no, at, token, act, campaign, detail in rows
         ]
 
+    def secret(self) -> bytes | None:
+        """What issued ids are made with, once there is one."""
+        rows = self._all("select value from store where name = 'secret'")
+        return bytes.fromhex(rows[0][0]) if rows else None
+
     # --- writing ---
+
+    def set_secret(self, secret: bytes) -> None:
+        """Keep what issued ids are made with; only where there is none."""
+        self._run("insert into store values ('secret', ?)", (secret.hex(),))
 
     def add_campaign(self, *, id: str, config: str, terms: str, label: str, now: float) -> bool:
         """Whether the campaign is new."""
