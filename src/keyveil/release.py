@@ -152,6 +152,9 @@ def _columns(domain: Domain, raw: Estimates, shaped: Estimates) -> dict[str, Any
     low, high = domain.value_range
     scale = (high - low) / 2
     middle = (high + low) / 2
+    # Where a key's signs share all buckets a mean is a made-up middle.
+    is_told = raw.moments is None or np.isfinite(raw.moments.signed_noise)
+    mean, raw_mean = (each.mean if is_told else np.full_like(each.mean, np.nan) for each in (shaped, raw))
     frequency_low, frequency_high = raw.frequency_interval()
     mean_low, mean_high = raw.mean_interval()
     numbers = {
@@ -159,7 +162,7 @@ def _columns(domain: Domain, raw: Estimates, shaped: Estimates) -> dict[str, Any
         "frequency_se": raw.frequency_se,
         "frequency_low": frequency_low,
         "frequency_high": frequency_high,
-        "mean": middle + scale * shaped.mean,
+        "mean": middle + scale * mean,
         "mean_se": scale * raw.mean_se,
         "mean_low": middle + scale * mean_low,
         "mean_high": middle + scale * mean_high,
@@ -168,7 +171,7 @@ def _columns(domain: Domain, raw: Estimates, shaped: Estimates) -> dict[str, Any
         moved = raw.lever.shift(raw.frequency, raw.mean, HOSTILE_SHARE)
         numbers |= {"frequency_hostile": moved.frequency, "mean_hostile": scale * moved.mean}
     if shaped.steps != raw.steps:
-        numbers |= {"frequency_raw": raw.frequency, "mean_raw": middle + scale * raw.mean}
+        numbers |= {"frequency_raw": raw.frequency, "mean_raw": middle + scale * raw_mean}
     if shaped.frequency_top is not None:
         numbers["frequency_top"] = shaped.frequency_top
     return {"key": list(domain.names), **{name: np.asarray(column) for name, column in numbers.items()}}

@@ -51,6 +51,13 @@ def test_a_campaign_from_plan_to_release(browser, collector):
             page.get_by_role("button", name="Save the file").click()
         fields = json.loads(saved.value.path().read_text())
         assert Campaign.from_fields(fields).keys == tuple(keys)
+        page.select_option("#d-mechanism", "bucket")
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Save the file").click()
+        # The plan's best for frequencies ties signs: the file carries the dial.
+        best = Campaign.from_fields(json.loads(saved.value.path().read_text()))
+        assert (best.rho, best.build().rho) == (1.0, 1)
+        page.select_option("#d-mechanism", "pckv-ue")
         page.get_by_role("button", name="Create it here").click()
         expect(page.get_by_role("heading", name="Created")).to_be_visible()
         token = page.locator(".made code.long").inner_text()

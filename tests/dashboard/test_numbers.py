@@ -8,10 +8,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from collecting import make_question
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+from keyveil.collector.service import read_campaign
 from keyveil.dashboard.assets import HEADERS, answer, assets
 from keyveil.dashboard.hostile import leverage
-from keyveil.dashboard.planning import Question
+from keyveil.dashboard.planning import MOST_KEYS, MOST_PAIRS, Question
+from keyveil.dashboard.planning import _crowd as crowd_of
 from keyveil.dashboard.planning import answer as planned
 from keyveil.dashboard.precision import noise_per_report
 from keyveil.dashboard.privacy import promise
@@ -20,6 +24,7 @@ from keyveil.errors import PlanError
 from keyveil.estimate import estimate
 from keyveil.estimate.intervals import _ranges_by_pairs, rank_ranges
 from keyveil.mechanisms import build
+from keyveil.plan import candidates
 from keyveil.simulate import draw_tally, insecure_generator, synthetic
 from keyveil.tally import Tally
 
@@ -142,6 +147,60 @@ def test_any_one_of_five_is_solved_for(solve):
     )
     assert again.plan["error"] == pytest.approx(found.plan["error"], rel=1e-6)
     assert len(found.users) == len(found.curves[0].errors)
+
+
+def check_drafts(asked):
+    """Every campaign that a plan offers parses, and is asked by the very mechanism that was ranked."""
+    found = planned(asked)
+    ranked = candidates(asked.epsilon, crowd_of(asked), want=asked.want, at=None)
+    rest = {"name": "planned", "keys": [f"key {place}" for place in range(asked.keys)], "value_range": [0, 1]}
+    made = [read_campaign(json.loads(json.dumps(rest | draft.fields))) for draft in found.drafts]
+    chosen, itself = made[: len(ranked)], made[len(ranked) :]
+    assert [one["mechanism"] for one in found.plan["candidates"]] == [each.name for each in ranked]
+    assert [campaign.build() for campaign in chosen] == [each.mechanism for each in ranked]
+    assert [campaign.protocol().start("q").mechanism for campaign in chosen] == [
+        each.mechanism for each in ranked
+    ]
+    assert [campaign.mechanism for campaign in itself] == ["auto"] * (asked.want != "distribution")
+    assert all(campaign.protocol().users == asked.users for campaign in itself)
+
+
+def questions(most_keys, most_pairs):
+    return st.builds(
+        Question,
+        users=st.integers(10, 10**8),
+        keys=st.integers(1, most_keys),
+        epsilon=st.floats(0.05, 12).map(lambda x: float(f"{x:.2g}")),
+        pairs_per_user=st.integers(1, most_pairs),
+        want=st.sampled_from(["frequency", "mean", "distribution"]),
+    )
+
+
+@settings(max_examples=12, deadline=None)
+@given(questions(300, 6))
+@example(Question(keys=26_744, pairs_per_user=2, want="frequency"))
+def test_every_campaign_that_a_plan_offers_is_asked_as_the_plan_says(asked):
+    check_drafts(asked)
+
+
+@pytest.mark.nightly
+@settings(max_examples=60, deadline=None)
+@given(questions(MOST_KEYS, MOST_PAIRS))
+def test_every_campaign_that_any_plan_offers_is_asked_as_the_plan_says(asked):
+    check_drafts(asked)
+
+
+def test_a_campaign_for_frequencies_alone_has_no_means_and_says_so():
+    campaign = make_question("bucket", rho=1, cohorts=1024)
+    assert campaign.id == make_question("bucket", rho=1.0, cohorts=1024).id != make_question("bucket").id
+    people = synthetic(users=3_000, keys=40, seed=1)
+    tally = replace(draw_tally(campaign.build(), people, insecure_generator(2)), question=f"{campaign.id}/1")
+    shown = make_results(campaign, [tally], post="none", is_open=True)
+    assert np.isnan(shown.columns["mean"]).all()
+    assert (np.array(shown.columns["mean_low"]) == campaign.value_range[0]).all()
+    assert np.nanmax(shown.columns["frequency_se"]) < np.sqrt(
+        noise_per_report(make_question("bucket")) / 3_000
+    )
 
 
 def replace_solve(asked, solve):

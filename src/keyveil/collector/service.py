@@ -49,6 +49,7 @@ from keyveil.collector.tokens import BELOW_OPERATOR, Credential, Role, mint, rec
 from keyveil.dashboard.precision import noise_per_report
 from keyveil.dashboard.results import make_results, pack
 from keyveil.errors import KeyveilError, MechanismError, ProtocolError, StoreError
+from keyveil.mechanisms.oracles import COHORTS
 from keyveil.numerics import two_sided_z
 from keyveil.protocols import Round
 from keyveil.release import Release
@@ -675,7 +676,7 @@ class Collector:
 
 
 # Beyond these a campaign is a mistake, and would take the collector's time and memory with it.
-_LARGEST = {"pairs_per_user": 100_000, "bins": 4096, "rounds": 1000}
+_LARGEST = {"pairs_per_user": 100_000, "bins": 4096, "cohorts": COHORTS, "rounds": 1000}
 
 
 def read_campaign(fields: Mapping[str, Any]) -> Campaign:
