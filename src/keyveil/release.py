@@ -45,6 +45,8 @@ class Release:
     """The unprocessed estimates behind the table, on the scale [-1, 1]."""
     scale: float = 1.0
     """Half the value's range: what 1 on that scale stands for."""
+    middle: float = 0.0
+    """The middle of the value's range: what 0 on that scale stands for."""
 
     def hostile_shift(self, share: float = HOSTILE_SHARE) -> dict[str, Any]:
         """How far `share` of all devices, lying, can move each key; in the value's own units.
@@ -120,11 +122,13 @@ def release(campaign: Campaign, protocol: Rounds, tally: Tally, *, post: str = "
 def release_outcome(campaign: Campaign, protocol: Rounds, outcome: Outcome, *, post: str = "none") -> Release:
     """The release of what a protocol ended with; `post` as in simulations, `published` included."""
     shaped = outcome.published if post == PUBLISHED else step(post, also=(PUBLISHED,))(outcome.raw)
+    low, high = campaign.domain.value_range
     return Release(
         columns=_columns(campaign.domain, outcome.raw, shaped),
         distribution=outcome.distribution,
         raw=outcome.raw,
-        scale=(campaign.domain.value_range[1] - campaign.domain.value_range[0]) / 2,
+        scale=(high - low) / 2,
+        middle=(high + low) / 2,
         metadata={
             "campaign": campaign.id,
             "name": campaign.name,

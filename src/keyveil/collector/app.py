@@ -348,6 +348,10 @@ class Application:
             return Response(packed, media_type=JSON, headers=headers | {"content-encoding": "gzip"})
         return Response(await self._work(gzip.decompress, packed), media_type=JSON, headers=headers)
 
+    async def _hostile(self, asked: Admitted) -> Response:
+        share = int(asked.query["per_mille"]) / 1000
+        return _json(await self._work(self.collector.reach, asked.campaign, share))
+
     async def _privacy(self, asked: Admitted) -> Response:
         known = await self._work(self.collector.known, asked.campaign)
         return _json(await self._work(promise, known.campaign))
@@ -444,7 +448,8 @@ def _query(endpoint: Endpoint, text: str) -> dict[str, str]:
 
 def _fits(text: str, schema: Any) -> bool:
     if schema["type"] == "integer":
-        return text.isascii() and text.isdigit() and len(text) <= 16 and int(text) <= schema["maximum"]
+        is_whole = text.isascii() and text.isdigit() and len(text) <= 16
+        return is_whole and schema["minimum"] <= int(text) <= schema["maximum"]
     return text in schema["enum"] if "enum" in schema else len(text) <= schema["maxLength"]
 
 
