@@ -132,10 +132,12 @@ export function troubleNode(error, again) {
       h("button", { type: "button", onclick: again }, "Try again"));
   }
   const isRole = error.status === 403;
+  // What a program is told, to send a header, is nothing that a person can do.
+  const isMissing = error.code === "no-token";
   return h("section", { class: "trouble", role: "alert" },
     h("h1", { tabindex: -1 }, error.title),
-    error.detail && h("p", {}, error.detail),
-    error.remedy && h("p", {}, h("strong", {}, "What to do: "), error.remedy),
+    !isMissing && error.detail && h("p", {}, error.detail),
+    !isMissing && error.remedy && h("p", {}, h("strong", {}, "What to do: "), error.remedy),
     (error.needsToken || isRole) && h("p", {}, "This page needs an analyst's, an operator's or an admin's token. The collector prints an admin token at its first start; ", h("code", {}, "keyveil token create analyst"), " makes others."),
     h("p", { class: "buttons" },
       (error.needsToken || isRole) && h("button", { type: "button", class: "primary", onclick: askToken }, isRole ? "Enter another token" : "Enter a token"),

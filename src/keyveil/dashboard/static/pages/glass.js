@@ -78,7 +78,7 @@ class Glass {
           h("p", { class: "buttons" }, this.send), this.budget),
         h("section", { class: "card" }, h("h2", {}, "2. What is sent"), this.out)),
       h("section", { class: "card" }, h("h2", {}, "3. What everybody's reports say together"), this.chart, h("p", { class: "buttons" }, this.crowd)));
-    put(this.out, h("p", { class: "muted" }, "Nothing yet."));
+    put(this.out, h("p", { class: "muted" }, "Nothing yet. Once you have agreed and sent, the truth and all that left this browser stand here, side by side."));
     this.start();
   }
 
@@ -162,7 +162,7 @@ class Glass {
 
   async showChart() {
     if (!token.get()) {
-      put(this.chart, h("p", { class: "muted" }, "Your report is counted. The chart is for those with an analyst's token: enter one above to see it move."));
+      put(this.chart, h("p", { class: "muted" }, "The chart is for those with an analyst's token: enter one above to see it move. Your report counts without."));
       return;
     }
     try {

@@ -16,6 +16,9 @@ const NAMES = Object.keys(SLIDERS);
 const STEPS = 1000;
 const PALETTE = ["var(--blue)", "var(--orange)", "var(--green)", "var(--pink)", "var(--amber)", "var(--muted)"];
 const WAIT = 180;
+const TOP = 50;
+// Errors come on the scale of shares, or of values from -1 to 1; people read percent.
+const UNITS = { frequency: [100, "error of frequencies, % points"], mean: [50, "error of means, % of the value range"], distribution: [100, "error of shares of values, % points"] };
 
 const toPlace = ({ from, to }, n) => Math.round((STEPS * Math.log(Math.min(to, Math.max(from, n)) / from)) / Math.log(to / from));
 const toNumber = ({ from, to, read }, place) => read(from * (to / from) ** (place / STEPS));
@@ -134,27 +137,29 @@ function sentences({ plan, solved }, state) {
   }[state.solve];
   const said = [h("strong", {}, head), `A key held by ${percent(best.detectable_frequency, best.detectable_frequency < 0.01 ? 2 : 1)} of people or more stands out from noise.`];
   if (best.mean_rmse !== null && state.want !== "distribution") said.push(`Means of the most frequent keys miss by about ${short(50 * best.mean_rmse)} % of the value range.`);
-  said.push(`Of the true top 50, about ${Math.round(100 * best.precision_top)} % will be among the estimated top 50.`);
+  if (state.keys > TOP) said.push(`Of the true top ${TOP}, about ${Math.round(100 * best.precision_top)} % will be among the estimated top ${TOP}.`);
+  if (best.mean_rmse === null && state.want === "frequency") said.push("The best for that tells no means; the ranking below has others.");
   return [...said, ...plan.words.filter((sentence) => !/ (is|are) enough for an error of /.test(sentence)).map((sentence) => `${sentence[0].toUpperCase()}${sentence.slice(1)}.`)];
 }
 
-function rankingTable({ plan }) {
+function rankingTable({ plan, solved: { keys } }) {
   const isSpread = plan.want === "distribution";
-  const columns = ["Mechanism", "l", "Frequency error", isSpread ? "Share error" : "Mean error", "Stands out from", "Top 50 found", "Bits a report"];
+  const columns = ["Mechanism", "l", "Frequency error, % points", isSpread ? "Share error, % points" : "Mean error, % of range", "Stands out from", `Top ${Math.min(TOP, keys)} found`, "Bits a report"];
   return h("div", { class: "scroll", role: "region", "aria-label": "Mechanisms", tabindex: 0 }, h("table", {}, h("thead", {}, h("tr", {}, columns.map((title, at) => h("th", { scope: "col", class: at ? "number" : null }, title)))),
     h("tbody", {}, plan.candidates.map((one, at) => h("tr", { class: at ? null : "best" },
       h("th", { scope: "row" }, h("code", {}, one.mechanism), one.options.rho ? ` rho = ${one.options.rho}` : "", !at && h("span", { class: "badge open" }, "best")),
-      h("td", { class: "number" }, one.pairs_per_user), h("td", { class: "number" }, short(one.frequency_rmse)), h("td", { class: "number" }, short(isSpread ? one.share_rmse : one.mean_rmse)),
+      h("td", { class: "number" }, one.pairs_per_user), h("td", { class: "number" }, short(100 * one.frequency_rmse)), h("td", { class: "number" }, isSpread ? short(100 * one.share_rmse) : one.mean_rmse === null ? "tells none" : short(50 * one.mean_rmse)),
       h("td", { class: "number" }, percent(one.detectable_frequency)), h("td", { class: "number" }, `${Math.round(100 * one.precision_top)} %`), h("td", { class: "number" }, count(one.bits_per_report)))))));
 }
 
 async function curves({ users, curves: lines, plan }, state, width) {
-  const rows = lines.flatMap(({ label, errors }, line) => users.map((n, at) => ({ line, label, users: n, error: errors[at] }))).filter(({ error }) => error > 0);
+  const [scale, label] = UNITS[state.want];
+  const rows = lines.flatMap(({ label, errors }, line) => users.map((n, at) => ({ line, label, users: n, error: scale * errors[at] }))).filter(({ error }) => error > 0);
   const drawn = await figure((Plot) => ({
-    width: Math.max(300, width), height: 320, marginLeft: 56, marginBottom: 44, x: { type: "log", label: "people" }, y: { type: "log", label: `error of ${state.want}` }, ariaLabel: "Predicted error of every mechanism against the number of people",
+    width: Math.max(300, width), height: 320, marginLeft: 56, marginBottom: 44, x: { type: "log", label: "people" }, y: { type: "log", label }, ariaLabel: "Predicted error of every mechanism against the number of people",
     marks: [Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.gridY({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.axisX({ color: "var(--muted)", tickFormat: "~s", ticks: width < 500 ? 3 : 6, labelOffset: 38 }), Plot.axisY({ color: "var(--muted)", tickFormat: "~g", ticks: 5 }),
       Plot.lineY(rows, { x: "users", y: "error", z: "line", stroke: (row) => PALETTE[row.line], strokeWidth: (row) => (row.line ? 1.5 : 3) }),
-      plan.wanted_error ? Plot.ruleY([plan.wanted_error], { stroke: "var(--ink)", strokeDasharray: "5 4" }) : null, Plot.dot([{}], { x: plan.choice.users, y: plan.error, r: 6, fill: "var(--ink)" })],
+      plan.wanted_error ? Plot.ruleY([scale * plan.wanted_error], { stroke: "var(--ink)", strokeDasharray: "5 4" }) : null, Plot.dot([{}], { x: plan.choice.users, y: scale * plan.error, r: 6, fill: "var(--ink)" })],
   }));
   const legend = h("ul", { class: "legend" }, lines.map(({ label }, at) => h("li", {}, swatch(at), label)));
   return [drawn, legend];
