@@ -106,7 +106,7 @@ class Glass {
     const told = await this.device.explain(held);
     put(this.out, this.sideBySide(held, made.report), h("p", {}, told.guess),
       h("p", { class: "muted" }, made.spent ? `It cost epsilon ${made.spent.toPrecision(4)}.` : "What you hold has not changed, so the answer is the one you gave before, and cost nothing: asking again learns nothing."),
-      sent.ok ? h("p", { role: "status" }, sent.sent ? "The collector has it." : "The collector has it already.") : refusal(sent));
+      sent.ok && !sent.refused.length ? h("p", { role: "status" }, sent.sent ? "The collector has it." : "The collector has it already.") : refusal(sent.ok ? sent.refused.at(-1) : sent));
     say("Your report was made; truth and what is sent are shown side by side");
     await this.showBudget();
     await this.showChart();
