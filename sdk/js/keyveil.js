@@ -1283,7 +1283,7 @@ export class Device {
     const { environment, now } = this.#options;
     if (asksNotToTrack(environment)) refuse("do-not-track", "the person asked not to be tracked");
     const { expires } = this.#campaign.said;
-    if (expires && !(now() < Date.parse(expires))) refuse("expired", "the campaign is over");
+    if (expires && !(now() < endOf(expires))) refuse("expired", "the campaign is over");
     const isEnabled = await this.#ledger.update((state) => state.enabled);
     if (!isEnabled) refuse("not-enabled", "the person has not agreed");
   }
@@ -1383,6 +1383,13 @@ export class Device {
       return { ok: false, code: error instanceof Refused ? error.code : "unexpected", reason: error instanceof Refused ? error.message : "" };
     }
   }
+}
+
+/** The moment from which a campaign is over: a bare date includes its day, and a time without a zone is UTC. */
+function endOf(expires) {
+  if (!/[T ]/.test(expires)) return Date.parse(expires) + 86_400_000;
+  const hasZone = /(Z|[+-]\d\d:?\d\d)$/i.test(expires);
+  return Date.parse(`${expires.replace(" ", "T")}${hasZone ? "" : "Z"}`);
 }
 
 /** Milliseconds that a Retry-After asks for, in seconds or as a date, within a limit. */

@@ -165,6 +165,17 @@ test("an expired campaign is not answered", async () => {
   assert.equal(await code(device.report(held)), "expired");
 });
 
+test("a campaign ends when Python says it does: a date includes its day, a time without a zone is UTC", async () => {
+  const ends = { "2030-01-31": "2030-02-01T00:00:00Z", "2030-01-31T12:00:00": "2030-01-31T12:00:00Z", "2030-01-31 12:00": "2030-01-31T12:00:00Z", "2030-01-31T12:00:00+02:00": "2030-01-31T10:00:00Z" };
+  for (const [expires, end] of Object.entries(ends)) {
+    for (const [early, wanted] of [[1, undefined], [0, "expired"]]) {
+      const device = await agreeing(renamed(config(), { expires }), { now: () => Date.parse(end) - early });
+      assert.equal(await code(device.report(held)), wanted, expires);
+    }
+  }
+  assert.equal(await code((await agreeing(renamed(config(), { expires: "some day" }))).report(held)), "expired");
+});
+
 test("odd values are settled by rule, and no message holds one", async () => {
   const campaign = await readConfig(config());
   const levels = (values) => encodeRecord(campaign, values).map(({ code: key, level }) => [key, level]);
