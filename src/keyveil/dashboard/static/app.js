@@ -3,6 +3,7 @@
 import { get, onConnection, token, Trouble } from "./api.js";
 import { plotLibrary } from "./charts.js";
 import { h, nameNode, put, say } from "./dom.js";
+import { asSentence } from "./format.js";
 import * as campaigns from "./pages/campaigns.js";
 import * as compare from "./pages/compare.js";
 import * as glass from "./pages/glass.js";
@@ -136,12 +137,13 @@ export function troubleNode(error, again) {
   const isMissing = error.code === "no-token";
   return h("section", { class: "trouble", role: "alert" },
     h("h1", { tabindex: -1 }, error.title),
-    !isMissing && error.detail && h("p", {}, error.detail),
+    !isMissing && error.detail && h("p", {}, asSentence(error.detail)),
     !isMissing && error.remedy && h("p", {}, h("strong", {}, "What to do: "), error.remedy),
     (error.needsToken || isRole) && h("p", {}, "This page needs an analyst's, an operator's or an admin's token. The collector prints an admin token at its first start; ", h("code", {}, "keyveil token create analyst"), " makes others."),
     h("p", { class: "buttons" },
       (error.needsToken || isRole) && h("button", { type: "button", class: "primary", onclick: askToken }, isRole ? "Enter another token" : "Enter a token"),
-      h("button", { type: "button", onclick: again }, "Try again")));
+      h("button", { type: "button", onclick: again }, "Try again"),
+      error.status === 404 && h("a", { class: "button", href: "#/" }, "See the campaigns")));
 }
 
 function drawNav(path) {

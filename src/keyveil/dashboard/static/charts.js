@@ -86,6 +86,7 @@ export function errorByReports(signal) {
   const box = canvas("Half of a rare key's 95 % interval against the number of reports, in % of people", signal, (axis) => ({
     scales: { x: { time: false }, y: { range: () => [0, tallest] } },
     axes: [{ ...axis, space: 70, values: (_, ticks) => ticks.map(many) }, { ...axis, size: 62, values: (_, ticks) => ticks.map((n) => `\u00b1${n} %`) }],
+    pxAlign: 0,
     series: [{}, { stroke: colour("blue"), width: 2, points: { show: false } }, wanted(), { stroke: colour("ink"), width: 0, points: { show: true, size: 11, fill: colour("ink") } }],
   }));
   box.draw = (halfWidth, reports, goal, want) => {

@@ -129,9 +129,9 @@ class Glass {
       const shouldSay = truth === undefined ? 0 : truth >= (low + high) / 2 ? 1 : 2;
       return h("tr", {}, h("th", { scope: "row" }, nameNode(name)), h("td", { class: "number" }, truth ?? h("span", { class: "muted" }, "not held")),
         h("td", { class: "trit" }, h("span", { class: `symbol s${answer[at]}`, "aria-hidden": "true" }, symbol), h("span", {}, words)),
-        h("td", { class: "muted" }, answer[at] === shouldSay ? "happens to be true" : shouldSay === 0 ? "noise" : answer[at] === 0 ? "hidden" : "turned around"));
+        h("td", { class: "muted" }, answer[at] === shouldSay ? "true" : shouldSay === 0 ? "noise" : answer[at] === 0 ? "hidden" : "turned"));
     });
-    return h("div", {}, h("div", { class: "scroll short", role: "region", "aria-label": "Truth and report", tabindex: 0 }, h("table", {}, h("thead", {}, h("tr", {}, ["Key", "Truth", "The report", ""].map((title, at) => h(title ? "th" : "td", { scope: title ? "col" : null, class: at === 1 ? "number" : null }, title)))), h("tbody", {}, rows))), bits);
+    return h("div", {}, h("div", { class: "scroll short", role: "region", "aria-label": "Truth and report", tabindex: 0 }, h("table", {}, h("thead", {}, h("tr", {}, ["Key", "Truth", "The report", "By chance"].map((title, at) => h("th", { scope: "col", class: at === 1 ? "number" : null }, title)))), h("tbody", {}, rows))), bits);
   }
 
   async showBudget() {

@@ -1,7 +1,7 @@
 import { post, token, Trouble } from "../api.js";
 import { figure } from "../charts.js";
 import { download, h, nameNode, put, say } from "../dom.js";
-import { count, percent, short } from "../format.js";
+import { asSentence, count, percent, short } from "../format.js";
 import { choice, field } from "../parts.js";
 
 /** Sliders move on a scale of ratios: from, to, and how the number is read. */
@@ -18,7 +18,7 @@ const PALETTE = ["var(--blue)", "var(--orange)", "var(--green)", "var(--pink)", 
 const WAIT = 180;
 const TOP = 50;
 // Errors come on the scale of shares, or of values from -1 to 1; people read percent.
-const UNITS = { frequency: [100, "error of frequencies, % points"], mean: [50, "error of means, % of the value range"], distribution: [100, "error of shares of values, % points"] };
+const UNITS = { frequency: [100, "error of frequencies", "% points"], mean: [50, "error of means", "% of the value range"], distribution: [100, "error of shares of values", "% points"] };
 
 const toPlace = ({ from, to }, n) => Math.round((STEPS * Math.log(Math.min(to, Math.max(from, n)) / from)) / Math.log(to / from));
 const toNumber = ({ from, to, read }, place) => read(from * (to / from) ** (place / STEPS));
@@ -34,7 +34,9 @@ export async function draw({ content, query, remember, signal }) {
   const skewSaid = h("output", { for: "skew" });
   const words = h("ul", { class: "words", "aria-live": "polite" });
   const curve = h("div", { class: "curve" });
+  const outlook = h("section", { class: "card" }, h("h2", {}, "Error against people"), curve);
   const ranking = h("div");
+  const ranked = h("section", {}, h("h2", {}, "Mechanisms, best first"), ranking);
   const draft = new Draft((n) => {
     if (n > 0) rows.keys.show((state.keys = n));
     return ask();
@@ -59,13 +61,15 @@ export async function draw({ content, query, remember, signal }) {
       state[state.solve] = answer.solved[state.solve];
       rows[state.solve].show(answer.solved[state.solve]);
       put(words, sentences(answer, state).map((sentence) => h("li", {}, sentence)));
+      outlook.hidden = ranked.hidden = false;
       put(ranking, rankingTable(answer));
       put(curve, await curves(answer, state, curve.clientWidth));
       draft.choose(answer);
     } catch (error) {
       if (mine.signal.aborted) return;
       if (!(error instanceof Trouble)) throw error;
-      put(words, h("li", { class: "wrong" }, error.code === "no-plan" ? error.detail : `${error.title}. ${error.detail} ${error.remedy}`));
+      put(words, h("li", { class: "wrong" }, error.code === "no-plan" ? asSentence(error.detail) : `${error.title}. ${error.detail} ${error.remedy}`));
+      outlook.hidden = ranked.hidden = true;
       draft.choose({ drafts: [], solved: state });
     } finally {
       if (mine === asking) content.removeAttribute("aria-busy");
@@ -88,8 +92,8 @@ export async function draw({ content, query, remember, signal }) {
       h("form", { class: "card sliders", onsubmit: (event) => event.preventDefault() },
         h("fieldset", {}, h("legend", {}, "Solve for one, set the others"), NAMES.map((name) => rows[name].node)),
         field("What matters most", want), field("Popularity of keys", skew), skewSaid),
-      h("div", {}, h("section", { class: "card" }, h("h2", {}, "What will be known"), words), h("section", { class: "card" }, h("h2", {}, "Error against people"), curve))),
-    h("section", {}, h("h2", {}, "Mechanisms, best first"), ranking), draft.node);
+      h("div", {}, h("section", { class: "card" }, h("h2", {}, "What will be known"), words), outlook)),
+    ranked, draft.node);
   choose(NAMES.includes(state.solve) ? state.solve : "error");
 }
 
@@ -139,7 +143,9 @@ function sentences({ plan, solved }, state) {
   if (best.mean_rmse !== null && state.want !== "distribution") said.push(`Means of the most frequent keys miss by about ${short(50 * best.mean_rmse)} % of the value range.`);
   if (state.keys > TOP) said.push(`Of the true top ${TOP}, about ${Math.round(100 * best.precision_top)} % will be among the estimated top ${TOP}.`);
   if (best.mean_rmse === null && state.want === "frequency") said.push("The best for that tells no means; the ranking below has others.");
-  return [...said, ...plan.words.filter((sentence) => !/ (is|are) enough for an error of /.test(sentence)).map((sentence) => `${sentence[0].toUpperCase()}${sentence.slice(1)}.`)];
+  const [scale, , unit] = UNITS[state.want];
+  const inPercent = (sentence) => sentence.replace(/ error of ([\d.e-]+)$/, (_, error) => ` error of ${short(scale * error)} ${unit}`);
+  return [...said, ...plan.words.filter((sentence) => !/ (is|are) enough for an error of /.test(sentence)).map((sentence) => asSentence(inPercent(sentence)))];
 }
 
 function rankingTable({ plan, solved: { keys } }) {
@@ -153,10 +159,10 @@ function rankingTable({ plan, solved: { keys } }) {
 }
 
 async function curves({ users, curves: lines, plan }, state, width) {
-  const [scale, label] = UNITS[state.want];
+  const [scale, what, unit] = UNITS[state.want];
   const rows = lines.flatMap(({ label, errors }, line) => users.map((n, at) => ({ line, label, users: n, error: scale * errors[at] }))).filter(({ error }) => error > 0);
   const drawn = await figure((Plot) => ({
-    width: Math.max(300, width), height: 320, marginLeft: 56, marginBottom: 44, x: { type: "log", label: "people" }, y: { type: "log", label }, ariaLabel: "Predicted error of every mechanism against the number of people",
+    width: Math.max(300, width), height: 320, marginLeft: 56, marginBottom: 44, x: { type: "log", label: "people" }, y: { type: "log", label: `${what}, ${unit}` }, ariaLabel: "Predicted error of every mechanism against the number of people",
     marks: [Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.gridY({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.axisX({ color: "var(--muted)", tickFormat: "~s", ticks: width < 500 ? 3 : 6, labelOffset: 38 }), Plot.axisY({ color: "var(--muted)", tickFormat: "~g", ticks: 5 }),
       Plot.lineY(rows, { x: "users", y: "error", z: "line", stroke: (row) => PALETTE[row.line], strokeWidth: (row) => (row.line ? 1.5 : 3) }),
       plan.wanted_error ? Plot.ruleY([scale * plan.wanted_error], { stroke: "var(--ink)", strokeDasharray: "5 4" }) : null, Plot.dot([{}], { x: plan.choice.users, y: scale * plan.error, r: 6, fill: "var(--ink)" })],
@@ -200,8 +206,8 @@ class Draft {
   choose({ drafts, solved }) {
     const kept = this.mechanism.value;
     this.drafts = new Map(drafts.map(({ fields }) => [fields.mechanism, fields]));
-    put(this.mechanism, drafts.map(({ label, fields }) => h("option", { value: fields.mechanism }, label)));
-    this.mechanism.value = this.drafts.has(kept) ? kept : drafts[0]?.fields.mechanism;
+    put(this.mechanism, drafts.map(({ label, fields }) => h("option", { value: fields.mechanism }, label)), !drafts.length && h("option", { value: "" }, "no plan yet"));
+    this.mechanism.value = this.drafts.has(kept) ? kept : drafts[0]?.fields.mechanism ?? "";
     this.planned = solved.keys;
     this.compareKeys();
   }

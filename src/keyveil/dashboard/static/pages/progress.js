@@ -102,7 +102,7 @@ export async function draw({ content, params: { id }, query, remember, signal, t
 
   const drawRounds = (all) => {
     const rows = all.map((round) => h("tr", {},
-      h("th", { scope: "row", class: "narrow" }, round.number), h("td", {}, nameNode(round.purpose)), h("td", { class: "number" }, count(round.reports)),
+      h("th", { scope: "row", class: "narrow" }, round.number), h("td", { class: "words-in" }, nameNode(round.purpose)), h("td", { class: "number" }, count(round.reports)),
       h("td", {}, round.closed_at === null ? h("span", { class: "badge open" }, "open") : h("span", { class: "badge finished" }, "closed")),
       h("td", { class: "nowrap" }, when(round.opened_at)),
       h("td", {}, round.closed_at === null ? (round.closes_at ? `closes ${when(round.closes_at)}` : "\u2013") : `${when(round.closed_at)}, ${round.why}`)));
