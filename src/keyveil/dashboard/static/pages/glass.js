@@ -5,7 +5,7 @@ import { Found } from "../found.js";
 import { count } from "../format.js";
 import { BrowserLedger, Device, makeReport, randomBytes, readConfig, readRecord, readReport, Refused, toFrames, toHex } from "../keyveil.js";
 
-const SYMBOLS = { 0: ["\u00b7", "says nothing"], 1: ["+", "says: high"], 2: ["\u2212", "says: low"] };
+const SYMBOLS = { 0: ["\u00b7", "nothing"], 1: ["+", "high"], 2: ["\u2212", "low"] };
 const CROWD = 50;
 const MOST_KEYS = 40;
 
@@ -131,7 +131,7 @@ class Glass {
         h("td", { class: "trit" }, h("span", { class: `symbol s${answer[at]}`, "aria-hidden": "true" }, symbol), h("span", {}, words)),
         h("td", { class: "muted" }, answer[at] === shouldSay ? "true" : shouldSay === 0 ? "noise" : answer[at] === 0 ? "hidden" : "turned"));
     });
-    return h("div", {}, h("div", { class: "scroll short", role: "region", "aria-label": "Truth and report", tabindex: 0 }, h("table", {}, h("thead", {}, h("tr", {}, ["Key", "Truth", "The report", "By chance"].map((title, at) => h("th", { scope: "col", class: at === 1 ? "number" : null }, title)))), h("tbody", {}, rows))), bits);
+    return h("div", {}, h("div", { class: "scroll short", role: "region", "aria-label": "Truth and report", tabindex: 0 }, h("table", {}, h("thead", {}, h("tr", {}, ["Key", "Truth", "The report says", "By chance"].map((title, at) => h("th", { scope: "col", class: at === 1 ? "number" : null }, title)))), h("tbody", {}, rows))), bits);
   }
 
   async showBudget() {
