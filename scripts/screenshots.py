@@ -29,7 +29,7 @@ from keyveil.simulate.apps import app_minutes
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "images"
 USERS = 20_000
 COLOURS = 200
-DESK, TALL, PHONE = (1180, 820), (1180, 1090), (390, 844)
+DESK, TALL, PHONE = (1180, 820), (1180, 1200), (390, 844)
 SIZES = {"desk": (1366, 850), "phone": PHONE}
 Act = Callable[[Page], object]
 
