@@ -80,6 +80,8 @@ export class BrowserLedger implements Ledger {
 export interface Options {
   /** Where reports go: https, or this machine. */
   url?: string;
+  /** For a campaign whose devices need one: sent as `Authorization: Bearer`. */
+  token?: string;
   ledger?: Ledger;
   /** The most epsilon that one campaign may cost; 4 if not given. */
   campaignCap?: number;
@@ -101,6 +103,12 @@ export interface Options {
 
 export type Outcome<T> = ({ ok: true } & T) | { ok: false; code: string; reason: string };
 
+/** A report that the collector will never count, and why. */
+export interface RefusedReport {
+  code: string;
+  reason: string;
+}
+
 export interface Status {
   enabled: boolean;
   spent: number;
@@ -120,7 +128,7 @@ export class Device {
   enable(): Promise<Outcome<object>>;
   disable(): Promise<Outcome<object>>;
   report(held: Held): Promise<Outcome<{ report: Uint8Array; spent: number }>>;
-  send(): Promise<Outcome<{ sent: number }>>;
+  send(): Promise<Outcome<{ sent: number; refused: RefusedReport[] }>>;
   status(): Promise<Outcome<Status>>;
   explain(held: Held): Promise<Outcome<{ truth: string; sent: string; guess: string; text: string }>>;
 }

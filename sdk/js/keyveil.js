@@ -1104,6 +1104,21 @@ const DEFAULTS = {
   timeout: 10_000,
 };
 
+// A batch with one of these answers will never be taken; any other answer may be a matter of time.
+const TOO_LARGE = 413;
+const FINAL = [400, 410, TOO_LARGE, 415, 422];
+const COUNTED = ["accepted", "duplicate"];
+const REFUSALS = {
+  round_closed: "the round it answers is over",
+  "wrong-round": "it answers a round that has not been opened",
+  "wrong-campaign": "it answers another campaign",
+  "wrong-length": "it is not as long as the round's reports are",
+  "unknown-version": "the collector does not read its version",
+  "not-canonical": "the collector cannot read its bytes",
+  "wrong-cohort": "its hash is not the one that its id gives",
+  "batch-refused": "the collector takes no batch like the one that it was in",
+};
+
 /**
  * One campaign on one device.
  *
@@ -1127,6 +1142,7 @@ export class Device {
     if (!ledger) refuse("no-ledger", "pass a ledger, such as new FileLedger(path)");
     const chosen = { fetch: globalThis.fetch?.bind(globalThis), now: Date.now, environment: globalThis, ...DEFAULTS, ...options, ledger };
     if (url !== undefined) checkUrl(url);
+    if (options.token !== undefined && !/^[\x21-\x7e]+$/.test(options.token)) refuse("bad-token", "a token is one word of plain letters");
     const campaign = await readConfig(config);
     if (campaign.epsilon > chosen.campaignCap) {
       refuse("over-campaign-cap", `one answer costs ${campaign.epsilon.toFixed(3)}, this device allows ${chosen.campaignCap}`);
@@ -1190,13 +1206,19 @@ export class Device {
     });
   }
 
-  /** Uploads what is queued, in batches; stops at the first failure and waits before the next try. */
+  /**
+   * Uploads what is queued, in batches; stops at the first failure and waits before the next try.
+   *
+   * The collector answers with a status for each report, and its word is final: what it counts and what it
+   * refuses both leave the queue. `refused` says why, one entry a report.
+   */
   send() {
     return this.#safely(async () => {
       await this.#checkAllowed();
       const { url, batch, now } = this.#options;
       if (url === undefined) refuse("no-url", "pass url to Device.open");
       let sent = 0;
+      const refused = [];
       for (;;) {
         const part = await this.#ledger.update((state) => {
           if (!state.enabled) refuse("not-enabled", "the person has not agreed");
@@ -1204,11 +1226,13 @@ export class Device {
           const mine = state.queue.filter((item) => item.campaign === this.#campaign.id);
           return mine.slice(0, batch).map((item) => item.report);
         });
-        if (!part.length) return { ok: true, sent };
+        if (!part.length) return { ok: true, sent, refused };
         const outcome = await this.#upload(part.map(fromHex));
         await this.#ledger.update((state) => this.#settle(state, part, outcome));
-        if (outcome.kind === "retry") refuse("waiting", "the upload failed; it is tried again later");
-        if (outcome.kind === "accepted") sent += part.length;
+        if (!outcome.statuses) refuse(outcome.code, outcome.reason);
+        const lost = outcome.statuses.filter((status) => !COUNTED.includes(status));
+        sent += part.length - lost.length;
+        refused.push(...lost.map((code) => ({ code, reason: REFUSALS[code] ?? "the collector refused it" })));
       }
     });
   }
@@ -1259,7 +1283,7 @@ export class Device {
     const { environment, now } = this.#options;
     if (asksNotToTrack(environment)) refuse("do-not-track", "the person asked not to be tracked");
     const { expires } = this.#campaign.said;
-    if (expires && !(now() < Date.parse(expires))) refuse("expired", "the campaign is over");
+    if (expires && !(now() < endOf(expires))) refuse("expired", "the campaign is over");
     const isEnabled = await this.#ledger.update((state) => state.enabled);
     if (!isEnabled) refuse("not-enabled", "the person has not agreed");
   }
@@ -1300,26 +1324,44 @@ export class Device {
     }
   }
 
+  /** A status for each report; or, where the collector must be asked again later, a code, a reason and a wait. */
   async #upload(reports) {
-    const { url, fetch, timeout } = this.#options;
+    const { url, fetch, timeout, token } = this.#options;
     const address = `${url.replace(/\/+$/, "")}/v1/campaigns/${this.#campaign.id}/reports`;
-    const body = toFrames(reports);
-    const headers = { "content-type": "application/octet-stream" };
+    const headers = { "content-type": "application/octet-stream", ...(token === undefined ? {} : { authorization: `Bearer ${token}` }) };
+    const options = { method: "POST", body: toFrames(reports), headers, credentials: "omit", redirect: "error" };
+    let response;
     try {
-      const options = { method: "POST", body, headers, credentials: "omit", redirect: "error", signal: AbortSignal.timeout(timeout) };
-      const response = await fetch(address, options);
-      if (response.ok) return { kind: "accepted" };
-      if (response.status === 408 || response.status === 429 || response.status >= 500) {
-        return { kind: "retry", after: response.headers.get("retry-after") };
+      response = await fetch(address, { ...options, signal: AbortSignal.timeout(timeout) });
+      if (response.ok) {
+        const { reports: statuses } = await response.json();
+        if (Array.isArray(statuses) && statuses.length === reports.length) return { statuses };
+        throw new Error("not one status a report");
       }
-      return { kind: "refused" };
     } catch {
-      return { kind: "retry", after: null };
+      return { code: "waiting", reason: "the upload failed; it is tried again later" };
     }
+    if (response.status === TOO_LARGE && reports.length > 1) return this.#inHalves(reports);
+    if (FINAL.includes(response.status)) return { statuses: reports.map(() => "batch-refused") };
+    const isToken = response.status === 401 || response.status === 403;
+    return {
+      code: isToken ? "token-refused" : "waiting",
+      reason: isToken ? "the collector wants another token than this device has; reports wait" : `the collector answered ${response.status}; it is tried again later`,
+      after: response.headers.get("retry-after"),
+    };
   }
 
-  #settle(state, part, { kind, after }) {
-    if (kind === "retry") {
+  async #inHalves(reports) {
+    const half = reports.length >> 1;
+    const first = await this.#upload(reports.slice(0, half));
+    if (!first.statuses) return first;
+    const second = await this.#upload(reports.slice(half));
+    // What was answered before a failure is asked again, and counts once: ids stay the same.
+    return second.statuses ? { statuses: [...first.statuses, ...second.statuses] } : second;
+  }
+
+  #settle(state, part, { statuses, after }) {
+    if (!statuses) {
       const { firstWait, longestWait, now } = this.#options;
       const wait = Math.min(longestWait, firstWait * 2 ** Math.min(state.tries, 30));
       const jitter = new DataView(randomBytes(4).buffer).getUint32(0) / 2 ** 32;
@@ -1331,7 +1373,7 @@ export class Device {
     state.queue = state.queue.filter((item) => !settled.has(item.report));
     state.tries = 0;
     state.notBefore = 0;
-    if (kind === "refused") state.refused += part.length;
+    state.refused += statuses.filter((status) => !COUNTED.includes(status)).length;
   }
 
   async #safely(work) {
@@ -1341,6 +1383,13 @@ export class Device {
       return { ok: false, code: error instanceof Refused ? error.code : "unexpected", reason: error instanceof Refused ? error.message : "" };
     }
   }
+}
+
+/** The moment from which a campaign is over: a bare date includes its day, and a time without a zone is UTC. */
+function endOf(expires) {
+  if (!/[T ]/.test(expires)) return Date.parse(expires) + 86_400_000;
+  const hasZone = /(Z|[+-]\d\d:?\d\d)$/i.test(expires);
+  return Date.parse(`${expires.replace(" ", "T")}${hasZone ? "" : "Z"}`);
 }
 
 /** Milliseconds that a Retry-After asks for, in seconds or as a date, within a limit. */

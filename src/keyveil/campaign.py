@@ -52,6 +52,9 @@ class Campaign:
     mechanism: str
     other: bool = False
     bins: int | None = None
+    cohorts: int | None = None
+    rho: float | None = None
+    """`bucket`'s dials: how many public hashes, and how often a key's signs share a bucket (1: no means)."""
     rounds: int | None = None
     users: int | None = None
     """How many are expected to answer: `auto` chooses for so many, 100,000 where nothing is said."""
@@ -67,10 +70,14 @@ class Campaign:
             raise CampaignError(
                 f"expires must be a date such as 2027-01-31, got {self.expires[:40]!r}, at $.expires"
             )
-        for field_name in ("pairs_per_user", "bins", "rounds", "users"):
+        for field_name in ("pairs_per_user", "bins", "cohorts", "rounds", "users"):
             number = getattr(self, field_name)
             if isinstance(number, bool) or not isinstance(number, (int, NoneType)):
                 raise CampaignError(f"{field_name} must be a whole number, got {number!r}, at $.{field_name}")
+        if self.rho is not None:
+            if isinstance(self.rho, bool) or not isinstance(self.rho, (int, float)) or not abs(self.rho) <= 1:
+                raise CampaignError(f"rho must be a number from -1 to 1, got {self.rho!r}, at $.rho")
+            object.__setattr__(self, "rho", float(self.rho))
         if self.users is not None and self.users < 1:
             raise CampaignError(f"users must be at least 1, got {self.users}, at $.users")
         if not isinstance(self.keys, (list, tuple)):
@@ -155,6 +162,12 @@ class Campaign:
         """Whether later rounds follow from earlier ones, so that a device must be told the open round."""
         return self.mechanism in SEVERAL_ROUNDS
 
+    @property
+    def _dials(self) -> dict[str, Any]:
+        """The mechanism's own options, those that are set."""
+        set_to = {"bins": self.bins, "cohorts": self.cohorts, "rho": self.rho}
+        return {name: value for name, value in set_to.items() if value is not None}
+
     def build(self) -> Mechanism:
         """The mechanism of the only round, calibrated to the campaign's epsilon."""
         if self.has_several_rounds:
@@ -164,7 +177,7 @@ class Campaign:
             self.epsilon,
             n_keys=self.domain.n_keys,
             pairs_per_user=self.pairs_per_user,
-            **({} if self.bins is None else {"bins": self.bins}),
+            **self._dials,
         )
 
     def device_config(self, round: Round | None = None) -> dict[str, Any]:
@@ -187,15 +200,17 @@ class Campaign:
         """The rounds of this campaign; `protocol().start(campaign.id)` is the first."""
         from keyveil.protocols import build_protocol, find_method
 
-        wanted = {"bins": self.bins, "rounds": self.rounds}
-        if find_method(self.mechanism)[0].needs_users:
+        wanted = self._dials
+        if self.rounds is not None:
+            wanted["rounds"] = self.rounds
+        if self.users is not None and find_method(self.mechanism)[0].needs_users:
             wanted["users"] = self.users
         return build_protocol(
             self.mechanism,
             self.epsilon,
             n_keys=self.domain.n_keys,
             pairs_per_user=self.pairs_per_user,
-            **{name: value for name, value in wanted.items() if value is not None},
+            **wanted,
         )
 
     def tally(self, reports: Iterable[bytes], round: Round | None = None) -> Tally:

@@ -45,6 +45,8 @@ class Release:
     """The unprocessed estimates behind the table, on the scale [-1, 1]."""
     scale: float = 1.0
     """Half the value's range: what 1 on that scale stands for."""
+    middle: float = 0.0
+    """The middle of the value's range: what 0 on that scale stands for."""
 
     def hostile_shift(self, share: float = HOSTILE_SHARE) -> dict[str, Any]:
         """How far `share` of all devices, lying, can move each key; in the value's own units.
@@ -120,11 +122,13 @@ def release(campaign: Campaign, protocol: Rounds, tally: Tally, *, post: str = "
 def release_outcome(campaign: Campaign, protocol: Rounds, outcome: Outcome, *, post: str = "none") -> Release:
     """The release of what a protocol ended with; `post` as in simulations, `published` included."""
     shaped = outcome.published if post == PUBLISHED else step(post, also=(PUBLISHED,))(outcome.raw)
+    low, high = campaign.domain.value_range
     return Release(
         columns=_columns(campaign.domain, outcome.raw, shaped),
         distribution=outcome.distribution,
         raw=outcome.raw,
-        scale=(campaign.domain.value_range[1] - campaign.domain.value_range[0]) / 2,
+        scale=(high - low) / 2,
+        middle=(high + low) / 2,
         metadata={
             "campaign": campaign.id,
             "name": campaign.name,
@@ -152,6 +156,9 @@ def _columns(domain: Domain, raw: Estimates, shaped: Estimates) -> dict[str, Any
     low, high = domain.value_range
     scale = (high - low) / 2
     middle = (high + low) / 2
+    # Where a key's signs share all buckets a mean is a made-up middle.
+    is_told = raw.moments is None or np.isfinite(raw.moments.signed_noise)
+    mean, raw_mean = (each.mean if is_told else np.full_like(each.mean, np.nan) for each in (shaped, raw))
     frequency_low, frequency_high = raw.frequency_interval()
     mean_low, mean_high = raw.mean_interval()
     numbers = {
@@ -159,7 +166,7 @@ def _columns(domain: Domain, raw: Estimates, shaped: Estimates) -> dict[str, Any
         "frequency_se": raw.frequency_se,
         "frequency_low": frequency_low,
         "frequency_high": frequency_high,
-        "mean": middle + scale * shaped.mean,
+        "mean": middle + scale * mean,
         "mean_se": scale * raw.mean_se,
         "mean_low": middle + scale * mean_low,
         "mean_high": middle + scale * mean_high,
@@ -168,7 +175,7 @@ def _columns(domain: Domain, raw: Estimates, shaped: Estimates) -> dict[str, Any
         moved = raw.lever.shift(raw.frequency, raw.mean, HOSTILE_SHARE)
         numbers |= {"frequency_hostile": moved.frequency, "mean_hostile": scale * moved.mean}
     if shaped.steps != raw.steps:
-        numbers |= {"frequency_raw": raw.frequency, "mean_raw": middle + scale * raw.mean}
+        numbers |= {"frequency_raw": raw.frequency, "mean_raw": middle + scale * raw_mean}
     if shaped.frequency_top is not None:
         numbers["frequency_top"] = shaped.frequency_top
     return {"key": list(domain.names), **{name: np.asarray(column) for name, column in numbers.items()}}

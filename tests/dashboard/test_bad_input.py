@@ -6,6 +6,8 @@ from browsing import close_round, expect, new_token, send, visiting
 from collecting import make_question, make_reports
 from serving import Process
 
+from keyveil.client import Reporter, fetch_round
+
 
 def test_no_campaign(browser, collector):
     with visiting(browser, collector.url, token=collector.admin) as visitor:
@@ -54,6 +56,25 @@ def test_a_round_that_cannot_be_closed(browser, collector):
         assert "Close the open round" in visitor.text()
         visitor.go(f"/c/{campaign.id}/health")
         assert "The campaign is not at its end" in visitor.text()
+
+
+def test_before_frequencies_are_told_the_page_says_which_round_will(browser, collector):
+    itself = make_question("auto", name="by itself", pairs_per_user=3)
+    several = make_question("privkvm", name="rounds", rounds=2)
+    collector.create(itself)
+    token = collector.create(several)["device_token"]
+    with visiting(browser, collector.url, token=collector.admin) as visitor:
+        sure = visitor.go(f"/c/{itself.id}").locator(".tile").nth(2)
+        expect(sure).to_contain_text("in round 3")
+        expect(sure).to_contain_text("collect: 1,000 reports to it would give ±")
+        visitor.go(f"/c/{several.id}")
+        expect(sure).to_contain_text("1,000 would give ±")
+        asked = fetch_round(f"{collector.url}/v1/campaigns/{several.id}")[1]
+        device = Reporter(several)
+        send(collector, several, [device.report({"app 0": 30.0}, asked) for _ in range(300)], token)
+        close_round(collector, several)
+        expect(sure.locator("dd.big")).to_contain_text("±")
+        expect(sure).to_contain_text("by round 1 alone")
 
 
 def test_a_token_without_the_role(browser, collector):
@@ -141,9 +162,15 @@ def test_a_lost_connection_while_glass_sends(browser, furnished):
 def test_a_plan_that_nothing_reaches(browser, furnished):
     with visiting(browser, furnished.url, token=furnished.admin) as visitor:
         page = visitor.go("/plan?solve=users&error=0.0001&epsilon=0.05&keys=20000&pairs_per_user=60")
-        expect(page.locator(".words .wrong")).to_contain_text("no number of users reaches an error")
+        expect(page.locator(".words .wrong")).to_contain_text("No number of users reaches an error")
+        expect(page.get_by_role("heading", name="Mechanisms, best first")).to_be_hidden()
         page.get_by_role("button", name="Save the file").click()
         expect(page.get_by_text("Name the keys first, one a line.")).to_be_visible()
+        page.fill("#d-keys", "a\nb")
+        page.fill("#s-epsilon", "0")
+        page.fill("#s-error", "0")
+        page.get_by_role("button", name="Save the file").click()
+        expect(page.get_by_text("There is no plan yet that a campaign could follow")).to_be_visible()
 
 
 def test_a_campaign_that_lacks_something_is_refused_in_words(browser, furnished):

@@ -51,6 +51,13 @@ def test_a_campaign_from_plan_to_release(browser, collector):
             page.get_by_role("button", name="Save the file").click()
         fields = json.loads(saved.value.path().read_text())
         assert Campaign.from_fields(fields).keys == tuple(keys)
+        page.select_option("#d-mechanism", "bucket")
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Save the file").click()
+        # The plan's best for frequencies ties signs: the file carries the dial.
+        best = Campaign.from_fields(json.loads(saved.value.path().read_text()))
+        assert (best.rho, best.build().rho) == (1.0, 1)
+        page.select_option("#d-mechanism", "pckv-ue")
         page.get_by_role("button", name="Create it here").click()
         expect(page.get_by_role("heading", name="Created")).to_be_visible()
         token = page.locator(".made code.long").inner_text()
@@ -111,7 +118,8 @@ def shown_equals_exported(visitor, collector, campaign):
         campaign.id,
     )
     assert model["key"] == [row["key"] for row in rows]
-    for name in ("frequency", "frequency_se", "mean", "mean_se", "mean_low", "mean_high"):
+    columns = ("frequency", "frequency_se", "mean", "mean_se", "mean_low", "mean_high")
+    for name in (*columns, "frequency_hostile", "mean_hostile"):
         assert model[name] == [float(row[name]) if row[name] else None for row in rows], name
     assert model["low"] == [float(row["frequency_low"]) for row in rows]
     assert model["high"] == [float(row["frequency_high"]) for row in rows]
@@ -122,6 +130,8 @@ def shown_equals_exported(visitor, collector, campaign):
         text = cells.locator("td").nth(1).inner_text().replace(MINUS, "-").removesuffix(" %")
         digits = len(text.partition(".")[2])
         assert text.removeprefix("-") == f"{abs(100 * float(row['frequency'])):.{digits}f}"
+        moved = f"± {100 * float(row['frequency_hostile']):.{digits}f} %"
+        assert cells.locator("td").nth(3).inner_text() == moved
 
 
 def test_two_campaigns_are_compared(browser, collector):
@@ -191,6 +201,26 @@ def test_results_can_be_searched_sorted_filtered_and_linked_to(browser, furnishe
         page = visitor.go(f"/c/{furnished.campaigns['values'].id}/results")
         expect(page.get_by_role("heading", name="How values are spread")).to_be_visible()
         assert page.locator(".multiples svg").count() >= 1
+
+
+def test_what_liars_could_do_is_shown_as_the_collector_says(browser, furnished):
+    campaign = furnished.campaigns["closed"]
+    with visiting(browser, furnished.url, token=furnished.admin) as visitor:
+        page = visitor.go(f"/c/{campaign.id}/health?liars=5")
+        table = page.locator("[aria-label='What liars could do'] tbody")
+        said = ask(furnished, f"/v1/campaigns/{campaign.id}/hostile?per_mille=50")
+        for row, place in zip(table.locator("tr").all(), range(10), strict=True):
+            cells = [text.replace(MINUS, "-") for text in row.locator("th, td").all_inner_texts()]
+            assert cells[0] == campaign.keys[said["codes"][place]]
+            for cell, unit, what in ((3, 100, "frequency"), (6, 1, "mean")):
+                shown = [text.removesuffix(" %") for text in cells[cell].split(" to ")]
+                for text, end in zip(shown, ("low", "high"), strict=True):
+                    digits = len(text.partition(".")[2])
+                    assert float(text) == round(unit * said[f"{what}_{end}"][place], digits)
+        before = table.inner_text()
+        page.locator("#share").fill("10")
+        expect(table).not_to_have_text(before)
+        assert "liars=10" in page.url
 
 
 def test_the_normal_law_of_the_page_is_pythons(browser, furnished):

@@ -1,4 +1,4 @@
-"""The Python behind the pages: leverage, ranks, labels, plans, files."""
+"""The Python behind the pages: lies, ranks, labels, plans, files."""
 
 import gzip
 import json
@@ -8,68 +8,59 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from collecting import make_question
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+from keyveil.collector.service import read_campaign
 from keyveil.dashboard.assets import HEADERS, answer, assets
-from keyveil.dashboard.hostile import leverage
-from keyveil.dashboard.planning import Question
+from keyveil.dashboard.hostile import reach
+from keyveil.dashboard.planning import MOST_KEYS, MOST_PAIRS, Question
+from keyveil.dashboard.planning import _crowd as crowd_of
 from keyveil.dashboard.planning import answer as planned
-from keyveil.dashboard.precision import noise_per_report
+from keyveil.dashboard.precision import Telling, noise_per_report, telling
 from keyveil.dashboard.privacy import promise
 from keyveil.dashboard.results import make_results, pack
 from keyveil.errors import PlanError
-from keyveil.estimate import estimate
+from keyveil.estimate import estimate, lever
 from keyveil.estimate.intervals import _ranges_by_pairs, rank_ranges
 from keyveil.mechanisms import build
+from keyveil.plan import candidates
 from keyveil.simulate import draw_tally, insecure_generator, synthetic
 from keyveil.tally import Tally
 
-SIGNED = ("pckv-ue", "pckv-grr", "ks-ue", "kvue", "privkv", "bucket")
+
+def drawn_release(campaign, users=4_000):
+    """The release of a campaign of one round, answered by made-up people."""
+    people = synthetic(users=users, keys=campaign.domain.n_keys, seed=1)
+    tally = draw_tally(campaign.build(), people, insecure_generator(2))
+    return campaign.estimate(replace(tally, question=f"{campaign.id}/1"))
 
 
-@pytest.mark.parametrize("name", SIGNED)
-def test_no_report_moves_an_estimate_further_than_its_leverage(name):
-    """Every answer that a device could send, one at a time, against the points."""
-    mechanism = build(name, 2, n_keys=4, pairs_per_user=2, **({"cohorts": 64} if name == "bucket" else {}))
-    points = leverage(mechanism).points
-    low, high = min(w for w, _ in points), max(w for w, _ in points)
-    seen = []
-    answers = mechanism.answers() if name != "bucket" else range(64 * mechanism.buckets)
-    for said in answers:
-        ticks = [cell for cell, place in mechanism.ticks(said) if place and place[0] == 0]
-        if name == "bucket":
-            plus, minus = heard_by_bucket(mechanism, said)
-        else:
-            plus, minus = ticks.count("plus"), ticks.count("minus")
-        seen.append(float(mechanism.debias(float(plus), float(minus), 1.0)[0]))
-    assert low - 1e-9 <= min(seen)
-    assert max(seen) <= high + 1e-9
-    assert max(seen) == pytest.approx(high)
+@pytest.mark.parametrize("name", ["pckv-ue", "pckv-grr", "ks-ue", "kvue", "privkv", "bucket", "levels"])
+@pytest.mark.parametrize("share", [0.001, 0.01, 0.1])
+def test_what_liars_could_do_is_the_bound_of_the_mechanism_number_for_number(name, share):
+    campaign = make_question(name, pairs_per_user=1, value_range=(10.0, 70.0))
+    release = drawn_release(campaign)
+    found, pull, raw = reach(release, share), lever(campaign.build()), release.raw
+    moved = pull.shift(raw.frequency, raw.mean, share)
+    assert found.codes == sorted(range(40), key=lambda code: -raw.frequency[code])[:30]
+    for place, code in enumerate(found.codes):
+        assert found.frequency_low[place] == raw.frequency[code] - moved.frequency_down[code]
+        assert found.frequency_high[place] == raw.frequency[code] + moved.frequency_up[code]
+        mean = 40 + 30 * np.clip(np.nan_to_num(raw.mean[code]), -1, 1)
+        assert found.mean_low[place] == mean - 30 * moved.mean_down[code]
+        assert found.mean_high[place] == mean + 30 * moved.mean_up[code]
+        assert 10 - 1e-9 <= found.mean_low[place] <= found.mean_high[place] <= 70 + 1e-9
+        if share == 0.01:
+            larger = max(moved.frequency_down[code], moved.frequency_up[code])
+            assert release.columns["frequency_hostile"][code] == larger
 
 
-def heard_by_bucket(mechanism, said):
-    """For which signs of key 0 a bucket speaks."""
-    from keyveil.tally import count
-
-    tally = count(mechanism, [mechanism.layout.encode(said)], question="q")
-    return int(tally.plus[0]), int(tally.minus[0])
-
-
-def test_a_hundredth_of_liars_moves_the_estimate_as_far_as_is_said():
-    mechanism = build("pckv-ue", 1, n_keys=3, pairs_per_user=2)
-    found = leverage(mechanism)
-    n, liars = 100_000, 1_000
-    honest = n - liars
-    a, b, f = float(mechanism.a), float(mechanism.b), 0.3
-    heard = b + (a - b) * f / 2
-    expected = Tally.of(
-        question="q",
-        n_reports=n,
-        plus=[round(honest * heard / 2 + liars)] * 3,
-        minus=[round(honest * heard / 2)] * 3,
-        asked=[n] * 3,
-    )
-    _, high = found.frequency(np.array([f]), liars / n)
-    assert estimate(mechanism, expected).frequency[0] == pytest.approx(high[0], abs=3e-4)
+def test_where_no_bound_is_known_none_is_claimed():
+    release = replace(drawn_release(make_question()), raw=None)
+    assert reach(release, 0.01).codes == []
+    spread = reach(drawn_release(make_question("ue-sw", bins=8)), 0.01)
+    assert np.isnan(spread.mean_low).all()
 
 
 @pytest.mark.parametrize("name", ["pckv-ue", "pckv-grr", "ks-ue", "bucket", "kvue"])
@@ -144,6 +135,57 @@ def test_any_one_of_five_is_solved_for(solve):
     assert len(found.users) == len(found.curves[0].errors)
 
 
+def check_drafts(asked):
+    """Every campaign that a plan offers parses, and is asked by the very mechanism that was ranked."""
+    found = planned(asked)
+    ranked = candidates(asked.epsilon, crowd_of(asked), want=asked.want, at=None)
+    rest = {"name": "planned", "keys": [f"key {place}" for place in range(asked.keys)], "value_range": [0, 1]}
+    made = [read_campaign(json.loads(json.dumps(rest | draft.fields))) for draft in found.drafts]
+    chosen, itself = made[: len(ranked)], made[len(ranked) :]
+    assert [one["mechanism"] for one in found.plan["candidates"]] == [each.name for each in ranked]
+    assert [campaign.build() for campaign in chosen] == [each.mechanism for each in ranked]
+    assert [campaign.protocol().start("q").mechanism for campaign in chosen] == [
+        each.mechanism for each in ranked
+    ]
+    assert [campaign.mechanism for campaign in itself] == ["auto"] * (asked.want != "distribution")
+    assert all(campaign.protocol().users == asked.users for campaign in itself)
+
+
+def questions(most_keys, most_pairs):
+    return st.builds(
+        Question,
+        users=st.integers(10, 10**8),
+        keys=st.integers(1, most_keys),
+        epsilon=st.floats(0.05, 12).map(lambda x: float(f"{x:.2g}")),
+        pairs_per_user=st.integers(1, most_pairs),
+        want=st.sampled_from(["frequency", "mean", "distribution"]),
+    )
+
+
+@settings(max_examples=12, deadline=None)
+@given(questions(300, 6))
+@example(Question(keys=26_744, pairs_per_user=2, want="frequency"))
+def test_every_campaign_that_a_plan_offers_is_asked_as_the_plan_says(asked):
+    check_drafts(asked)
+
+
+@pytest.mark.nightly
+@settings(max_examples=60, deadline=None)
+@given(questions(MOST_KEYS, MOST_PAIRS))
+def test_every_campaign_that_any_plan_offers_is_asked_as_the_plan_says(asked):
+    check_drafts(asked)
+
+
+def test_a_campaign_for_frequencies_alone_has_no_means_and_says_so():
+    campaign = make_question("bucket", rho=1, cohorts=1024)
+    assert campaign.id == make_question("bucket", rho=1.0, cohorts=1024).id != make_question("bucket").id
+    shown = drawn_release(campaign, users=3_000)
+    assert np.isnan(shown.columns["mean"]).all()
+    assert (shown.columns["mean_low"] == campaign.value_range[0]).all()
+    noise_with_means = noise_per_report(make_question("bucket").build())
+    assert np.nanmax(shown.columns["frequency_se"]) < np.sqrt(noise_with_means / 3_000)
+
+
 def replace_solve(asked, solve):
     import msgspec
 
@@ -161,8 +203,34 @@ def test_the_error_bar_is_that_of_the_estimate():
     n = 40_000
     tally = Tally.of(question="q", n_reports=n, plus=[0] * 40, minus=[0] * 40, asked=[n // 40] * 40)
     error = estimate(mechanism, tally).frequency_se[0]
-    assert np.sqrt(noise_per_report(campaign) / n) == pytest.approx(error, rel=1e-3)
-    assert noise_per_report(make_question("privkvm", rounds=2)) is None
+    found = telling(campaign, [(campaign.protocol().start("q"), n)])
+    assert np.sqrt(found.noise / n) == pytest.approx(error, rel=1e-3)
+    assert (found.round, found.is_planned) == (1, False)
+
+
+def test_of_several_rounds_the_one_that_knows_most_has_the_error_bar():
+    """PrivKVM's first round tells frequencies, its later ones do not; auto's first round asks for sizes."""
+    several = make_question("privkvm", rounds=3)
+    first, second, _ = several.protocol().stages()
+    for opened in ([(first, 0)], [(first, 500), (second, 0)], [(first, 500), (second, 9_000)]):
+        found = telling(several, opened)
+        assert (found.round, found.is_planned) == (1, False)
+    planned_by_itself = make_question("auto", pairs_per_user=3)
+    sizes, values, collect, _ = planned_by_itself.protocol().stages()
+    for opened in ([(sizes, 100)], [(sizes, 100), (values, 100)]):
+        found = telling(planned_by_itself, opened)
+        assert (found.round, found.purpose, found.is_planned) == (3, "collect", True)
+    assert telling(planned_by_itself, [(sizes, 9), (values, 9), (collect, 9)]) == Telling(
+        round=3, purpose="collect", noise=found.noise, is_planned=False
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["privkvm", "privkvm-plus", "privkvm-virtual", "privkvm-star", "ks-grr", "auto"]
+)
+def test_every_protocol_says_which_round_tells_frequencies(name):
+    campaign = make_question(name, pairs_per_user=2)
+    assert telling(campaign, []).noise > 0
 
 
 def test_files_are_sent_once_packed_and_by_name_only():

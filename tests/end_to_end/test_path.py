@@ -134,6 +134,15 @@ def test_keys_may_come_from_a_file_of_lines(tmp_path):
         (("[0, 60]", "[60, 0]"), "low < high"),
         (('"kvue"', '"kvu"'), 'did you mean "kvue"'),
         (('"apps"', "7"), r"name must be text, got int, at \$.name"),
+        (
+            ("pairs_per_user = 1", 'pairs_per_user = 1\nrho = "1"'),
+            r"rho must be a number from -1 to 1, got '1'",
+        ),
+        (
+            ("pairs_per_user = 1", "pairs_per_user = 1\nrho = nan"),
+            "rho must be a number from -1 to 1, got nan",
+        ),
+        (("pairs_per_user = 1", "pairs_per_user = 1\nrho = 1"), 'no option "rho" here; there is none'),
         (("name", "= name"), "neither TOML nor JSON"),
     ],
 )

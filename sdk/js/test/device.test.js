@@ -40,7 +40,7 @@ function collector(...answers) {
     bodies.push({ url, reports: readFrames(body).map(toHex) });
     const [status, headers] = answers.shift() ?? [200, {}];
     if (status === "down") throw new TypeError("no network");
-    return { ok: status < 300, status, headers: new Headers(headers) };
+    return Response.json({ reports: readFrames(body).map(() => "accepted") }, { status, headers });
   };
   return { bodies, fetch };
 }
@@ -56,7 +56,7 @@ test("nothing is sent before the person agrees, and nothing after they no longer
   await device.disable();
   assert.equal(await code(device.send()), "not-enabled");
   await device.enable();
-  assert.deepEqual(await device.send(), { ok: true, sent: 0 });
+  assert.deepEqual(await device.send(), { ok: true, sent: 0, refused: [] });
   assert.equal(bodies.length, 0);
   assert.ok((await device.status()).spent > 0, "what was spent stays spent");
 });
@@ -165,6 +165,17 @@ test("an expired campaign is not answered", async () => {
   assert.equal(await code(device.report(held)), "expired");
 });
 
+test("a campaign ends when Python says it does: a date includes its day, a time without a zone is UTC", async () => {
+  const ends = { "2030-01-31": "2030-02-01T00:00:00Z", "2030-01-31T12:00:00": "2030-01-31T12:00:00Z", "2030-01-31 12:00": "2030-01-31T12:00:00Z", "2030-01-31T12:00:00+02:00": "2030-01-31T10:00:00Z" };
+  for (const [expires, end] of Object.entries(ends)) {
+    for (const [early, wanted] of [[1, undefined], [0, "expired"]]) {
+      const device = await agreeing(renamed(config(), { expires }), { now: () => Date.parse(end) - early });
+      assert.equal(await code(device.report(held)), wanted, expires);
+    }
+  }
+  assert.equal(await code((await agreeing(renamed(config(), { expires: "some day" }))).report(held)), "expired");
+});
+
 test("odd values are settled by rule, and no message holds one", async () => {
   const campaign = await readConfig(config());
   const levels = (values) => encodeRecord(campaign, values).map(({ code: key, level }) => [key, level]);
@@ -196,11 +207,11 @@ test("batches are uploaded in frames, once, to the campaign's address", async ()
   const { bodies, fetch } = collector();
   const device = await agreeing(config(), { fetch, url: "https://c.example/", batch: 2, campaignCap: 100, lifetimeCap: 100 });
   for (let minutes = 0; minutes < 5; minutes++) await device.report({ maps: minutes });
-  assert.deepEqual(await device.send(), { ok: true, sent: 5 });
+  assert.deepEqual(await device.send(), { ok: true, sent: 5, refused: [] });
   assert.deepEqual(bodies.map(({ reports }) => reports.length), [2, 2, 1]);
   assert.equal(bodies[0].url, `https://c.example/v1/campaigns/${device.id}/reports`);
   assert.equal(new Set(bodies.flatMap(({ reports }) => reports)).size, 5);
-  assert.deepEqual(await device.send(), { ok: true, sent: 0 });
+  assert.deepEqual(await device.send(), { ok: true, sent: 0, refused: [] });
 });
 
 test("failures wait longer each time, and Retry-After is honoured", async () => {
@@ -220,7 +231,7 @@ test("failures wait longer each time, and Retry-After is honoured", async () => 
   assert.equal(await code(device.send()), "waiting");
   assert.equal(bodies.length, 3);
   clock += 1_001;
-  assert.deepEqual(await device.send(), { ok: true, sent: 1 });
+  assert.deepEqual(await device.send(), { ok: true, sent: 1, refused: [] });
   assert.equal(new Set(bodies.flatMap(({ reports }) => reports)).size, 1, "the same id every time");
 });
 
@@ -228,7 +239,8 @@ test("what the collector refuses for good is counted, not repeated", async () =>
   const { bodies, fetch } = collector([400, {}]);
   const device = await agreeing(config(), { fetch, url: "https://c.example" });
   await device.report(held);
-  assert.deepEqual(await device.send(), { ok: true, sent: 0 });
+  const { sent, refused } = await device.send();
+  assert.deepEqual([sent, refused.map(({ code: why }) => why)], [0, ["batch-refused"]]);
   assert.equal((await device.status()).refused, 1);
   assert.equal(bodies.length, 1);
 });

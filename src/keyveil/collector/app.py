@@ -356,6 +356,10 @@ class Application:
             return Response(packed, media_type=JSON, headers=headers | {"content-encoding": "gzip"})
         return Response(await self._work(gzip.decompress, packed), media_type=JSON, headers=headers)
 
+    async def _hostile(self, asked: Admitted) -> Response:
+        share = int(asked.query["per_mille"]) / 1000
+        return _json(await self._work(self.collector.reach, asked.campaign, share))
+
     async def _privacy(self, asked: Admitted) -> Response:
         known = await self._work(self.collector.known, asked.campaign)
         return _json(await self._work(promise, known.campaign))

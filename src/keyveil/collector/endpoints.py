@@ -15,6 +15,7 @@ from keyveil.collector import messages as m
 from keyveil.collector.changes import Comparison
 from keyveil.collector.releases import RELEASE_TYPES, REPORT_TYPES
 from keyveil.collector.tokens import ADMINS, ANALYSTS, DEVICES, OPERATORS, Role
+from keyveil.dashboard.hostile import Reach
 from keyveil.dashboard.planning import Answer, Question
 from keyveil.dashboard.privacy import Promise
 from keyveil.dashboard.results import Results
@@ -349,7 +350,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         name="results",
         method="GET",
         path=f"{_CAMPAIGN}/results",
-        summary="The release by columns, with ranks and what lying devices could do.",
+        summary="The release by columns, with ranks.",
         roles=ANALYSTS,
         query={"post": {**_TEXT, "default": "none"}},
         answers={JSON: Results},
@@ -361,6 +362,16 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             "round-empty",
             "campaign-damaged",
         ),
+    ),
+    Endpoint(
+        name="hostile",
+        method="GET",
+        path=f"{_CAMPAIGN}/hostile",
+        summary="What so many of a thousand devices, lying, could make of the most frequent keys.",
+        roles=ANALYSTS,
+        query={"per_mille": {"type": "integer", "minimum": 1, "maximum": 500, "default": 10}},
+        answers={JSON: Reach},
+        problems=("unknown-campaign", "bad-request", "rounds-left", "round-empty", "campaign-damaged"),
     ),
     Endpoint(
         name="privacy",

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from keyveil.collector.terms import Terms
+from keyveil.dashboard.precision import Telling
 
 CampaignId = Annotated[
     str, msgspec.Meta(pattern="^[0-9a-f]{64}$", description="SHA-256 of the canonical JSON.")
@@ -134,12 +135,13 @@ class Progress(Message, frozen=True):
     created_at: Seconds
     expires_at: Seconds | None
     close_at_count: int | None
+    has_several_rounds: bool
     rounds: list[RoundView]
     reports: int
     statuses: dict[str, int]
     """What became of reports since this process started; `reports` is of all time."""
-    noise: float | None
-    """n times the variance of a rare key's frequency from n reports; null where rounds differ."""
+    telling: Telling | None
+    """The round that says how unsure a rare key is."""
     z: float
 
 

@@ -11,11 +11,20 @@ from keyveil.collector.endpoints import ENDPOINTS
 from keyveil.collector.problems import CATALOGUE, REPORT_CODES
 
 _STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 78rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: .4rem .6rem; border-bottom: 1px solid #ccc; }
 code { font-size: .9em; overflow-wrap: anywhere; }
-@media (prefers-color-scheme: dark) { body { background: #16181d; color: #e6e6e6; } a { color: #8ab4f8; } }
+td:first-child code, td a { white-space: nowrap; }
+@media (prefers-color-scheme: dark) {
+  body { background: #0f1318; color: #e7ecf1; } a { color: #7cc4f0; } th, td { border-color: #2b343e; }
+}
+@media (max-width: 50rem) {
+  thead { display: none; }
+  tr { display: block; padding: .5rem 0; border-bottom: 1px solid #8888; }
+  td { display: block; padding: .1rem 0; border: 0; }
+  td:first-child code { white-space: normal; font-weight: 700; }
+}
 """
 _HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 HEADERS = {
@@ -75,7 +84,7 @@ def _page(title: str, body: str) -> str:
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style></head>'
-        f"<body><h1>{escape(title)}</h1>{body}</body></html>"
+        f'<body><p><a href="/">keyveil</a></p><h1>{escape(title)}</h1>{body}</body></html>'
     )
 
 

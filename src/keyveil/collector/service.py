@@ -51,9 +51,11 @@ from keyveil.collector.rounds import Book, Known, report_length, told
 from keyveil.collector.settings import Settings
 from keyveil.collector.store import Block, RoundRow, Store, Writing
 from keyveil.collector.tokens import BELOW_OPERATOR, Credential, Role, digest, mint, recognise
-from keyveil.dashboard.precision import noise_per_report
+from keyveil.dashboard.hostile import Reach, reach
+from keyveil.dashboard.precision import telling
 from keyveil.dashboard.results import make_results, pack
 from keyveil.errors import KeyveilError, MechanismError, ProtocolError, StoreError
+from keyveil.mechanisms.oracles import COHORTS
 from keyveil.numerics import two_sided_z
 from keyveil.protocols import Round
 from keyveil.release import Release
@@ -494,6 +496,10 @@ class Collector:
                 self._results[name] = packed
         return packed
 
+    def reach(self, id: str, share: float) -> Reach:
+        """What this share of devices, lying, could make of the campaign's most frequent keys."""
+        return reach(self.release(id, post="none", estimator=None)[0], share)
+
     def about(self, id: str) -> About:
         """A campaign in a few words."""
         known = self.known(id)
@@ -516,6 +522,7 @@ class Collector:
         rounds = self.rounds(id).rounds
         with self.store.read() as tx:
             row = tx.campaign(id)
+            opened = [(self.book.round(tx, known, one.number), one.reports) for one in rounds]
         assert row is not None
         return Progress(
             now=self.now(),
@@ -526,10 +533,11 @@ class Collector:
             created_at=row.created_at,
             expires_at=known.ends if math.isfinite(known.ends) else None,
             close_at_count=known.terms.close_at_count,
+            has_several_rounds=known.campaign.has_several_rounds,
             rounds=rounds,
             reports=sum(one.reports for one in rounds),
             statuses=self.metrics.of_campaign(id),
-            noise=noise_per_report(known.campaign),
+            telling=telling(known.campaign, opened),
             z=two_sided_z(),
         )
 
@@ -733,7 +741,7 @@ class Collector:
 
 
 # Beyond these a campaign is a mistake, and would take the collector's time and memory with it.
-_LARGEST = {"pairs_per_user": 100_000, "bins": 4096, "rounds": 1000}
+_LARGEST = {"pairs_per_user": 100_000, "bins": 4096, "cohorts": COHORTS, "rounds": 1000}
 
 
 def read_campaign(fields: Mapping[str, Any]) -> Campaign:

@@ -1,69 +1,45 @@
-"""How far devices that lie can move a number.
+"""How far devices that lie could move the keys that are looked at first.
 
-An unprocessed estimate of a frequency is a mean of weights, one a report: what `debias` makes of a single
-report. An honest report's weight is the truth on average; a lying device may send any report, and so choose
-among the few weights there are. With a share s of lying devices
-
-    frequency = (1 - s) f + s w,        signed = (1 - s) f m + s v,        (w, v) one of the points below,
-
-or any mixture of points, so the extremes lie at points. Where a report speaks of one drawn key, liars all
-speak of the same: of those who speak of it they are s / (s + (1 - s) / d).
-
-This is exact for the expected shift and needs no assumption about the liars: they may know everything and
-act together. It cannot be detected away: reports that are drawn honestly from a lie look like any other.
-The weights are those of `estimate.hostile`.
+The bound is the release's own, from the weights of `estimate.hostile`: exact for the expected shift, whatever
+the liars know and however they act together. It cannot be detected away: reports that are drawn honestly
+from a lie look like any other. A page asks for a share of devices and shows what it is told.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from keyveil.errors import MechanismError
-from keyveil.estimate.hostile import lever
-from keyveil.mechanisms import Mechanism
+from keyveil.release import Release
 
-Floats = NDArray[np.float64]
+MOST_SHOWN = 30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leverage:
-    """What a single report can say of a key: frequency and signed weights, on the scale [-1, 1]."""
+class Reach(msgspec.Struct, frozen=True, kw_only=True):
+    """What liars could make of the most frequent keys: least and largest, in the release's own units."""
 
-    points: tuple[tuple[float, float | None], ...]
-    drawn_from: int
-    """How many keys a device is asked one of; 1 where a report speaks of all."""
-
-    def share_of_key(self, share: float) -> float:
-        """Of the reports that speak of one key, those that lie."""
-        return share / (share + (1 - share) / self.drawn_from)
-
-    def frequency(self, frequency: Floats, share: float) -> tuple[Floats, Floats]:
-        """The least and the largest estimate that this share of liars can make of it.
-
-        >>> from keyveil.mechanisms import build
-        >>> found = leverage(build("pckv-grr", 3, n_keys=50, pairs_per_user=3))
-        >>> low, high = found.frequency(np.array([0.1]), 0.01)
-        >>> bool(low[0] < 0.1 < high[0])
-        True
-        """
-        s = self.share_of_key(share)
-        weights = [weight for weight, _ in self.points]
-        return (1 - s) * frequency + s * min(weights), (1 - s) * frequency + s * max(weights)
+    share: float
+    codes: list[int]
+    """The keys' places in the release, the most frequent first; none where no bound is known."""
+    frequency_low: list[float]
+    frequency_high: list[float]
+    mean_low: list[float | None]
+    mean_high: list[float | None]
+    """None where a mean is not linear in reports: it can be moved through its whole range."""
 
 
-def leverage(mechanism: Mechanism) -> Leverage | None:
-    """The points of a mechanism whose estimate is a mean of weights; None where it is not."""
-    try:
-        pull = lever(mechanism)
-    except MechanismError:
-        return None
-    # A mean that is divided by something else than the frequency is not moved along these points.
-    plain = (pull.mean_weight, pull.mean_floor) == (pull.weight, pull.floor)
-    signed = pull.signed if plain else None
-    points = tuple(
-        (pull.of_report(said), None if signed is None else said.sign * signed) for said in pull.says
+def reach(release: Release, share: float) -> Reach:
+    """What this share of all devices could make of it; means move within their range."""
+    moved, raw = release.hostile_shift(share), release.raw
+    if raw is None or not moved:
+        return Reach(share=share, codes=[], frequency_low=[], frequency_high=[], mean_low=[], mean_high=[])
+    order = np.argsort(-raw.frequency, kind="stable")[:MOST_SHOWN]
+    mean = release.middle + release.scale * np.clip(np.nan_to_num(raw.mean), -1.0, 1.0)
+    return Reach(
+        share=share,
+        codes=order.tolist(),
+        frequency_low=(raw.frequency - moved["frequency_down"])[order].tolist(),
+        frequency_high=(raw.frequency + moved["frequency_up"])[order].tolist(),
+        mean_low=(mean - moved["mean_down"])[order].tolist(),
+        mean_high=(mean + moved["mean_up"])[order].tolist(),
     )
-    return Leverage(points=points, drawn_from=round(1 / pull.asked))

@@ -16,7 +16,7 @@ import numpy as np
 
 from keyveil.errors import PlanError
 from keyveil.estimate.sizes import SizeLaw
-from keyveil.plan import Candidate, Crowd, candidates, make_plan
+from keyveil.plan import Candidate, Crowd, Prediction, candidates, make_plan
 
 MOST_KEYS, MOST_PAIRS = 100_000, 64
 _CURVE_POINTS = 17
@@ -43,14 +43,23 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     errors: list[float]
 
 
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """What a campaign file must say to be asked in one of the ways that the plan ranks."""
+
+    label: str
+    fields: dict[str, Any]
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan, where the sliders stand now, and the curve around it."""
+    """The plan, where the sliders stand now, the curve around it, and the campaigns that it leads to."""
 
     solved: dict[str, float]
     """All five, the one that was solved for among them."""
     plan: dict[str, Any]
     users: list[int]
     curves: list[Curve]
+    drafts: list[Draft]
+    """One for every candidate, best first; then `auto`, which chooses by itself."""
 
 
 @lru_cache(maxsize=256)
@@ -77,7 +86,7 @@ def answer(asked: Question) -> Answer:
     first = made.choice
     crowd = replace(crowd, users=first.users)
     users = np.unique(np.geomspace(max(10, crowd.users / 30), crowd.users * 30, _CURVE_POINTS).round())
-    ranked = candidates(first.epsilon, crowd, want=asked.want, at=None)[:_CURVES]
+    ranked = candidates(first.epsilon, crowd, want=asked.want, at=None)
     return Answer(
         solved={
             "users": first.users,
@@ -88,13 +97,43 @@ def answer(asked: Question) -> Answer:
         },
         plan=made.to_fields(),
         users=users.astype(int).tolist(),
-        curves=[_curve(candidate, crowd, users, asked.want) for candidate in ranked],
+        curves=[_curve(candidate, crowd, users, asked.want) for candidate in ranked[:_CURVES]],
+        drafts=[*map(_draft, ranked), *_planned(asked, first)],
     )
+
+
+def _draft(candidate: Candidate) -> Draft:
+    return Draft(
+        label=_label(candidate),
+        fields={
+            "mechanism": candidate.name,
+            "epsilon": candidate.epsilon,
+            "pairs_per_user": candidate.mechanism.pairs_per_user,
+            **candidate.options,
+        },
+    )
+
+
+def _planned(asked: Question, first: Prediction) -> list[Draft]:
+    """`auto`, but where distributions are wanted: it tells none."""
+    if asked.want == "distribution":
+        return []
+    fields = {
+        "mechanism": "auto",
+        "epsilon": first.epsilon,
+        "pairs_per_user": asked.pairs_per_user,
+        "users": first.users,
+    }
+    return [Draft(label="auto, chosen by what the first round tells", fields=fields)]
 
 
 def _curve(candidate: Candidate, crowd: Crowd, users: Any, want: str) -> Curve:
     errors = [candidate.error(replace(crowd, users=int(n)), want, None, 50) for n in users]
-    return Curve(label=f"{candidate.label}, l = {candidate.mechanism.pairs_per_user}", errors=errors)
+    return Curve(label=_label(candidate), errors=errors)
+
+
+def _label(candidate: Candidate) -> str:
+    return f"{candidate.label}, l = {candidate.mechanism.pairs_per_user}"
 
 
 def _changed(asked: Question, **changes: Any) -> Question:

@@ -108,8 +108,9 @@ def promise(campaign: Campaign) -> Promise:
 
 
 def _words(campaign: Campaign, exact: float, caps: Caps) -> list[str]:
+    sent = "One noised report to a round" if campaign.has_several_rounds else "One noised report"
     return [
-        "What a person holds never leaves their device. One noised report does, as long for everybody.",
+        f"What a person holds never leaves their device. {sent} does, as long for everybody.",
         f"Somebody who thinks it as likely as not that a person holds something, and then sees the report, "
         f"is right at most {_after(exact)} of the time: whatever else they know, however long they compute.",
         "Asking the same again learns nothing new: a device repeats its answer while what it holds stays the "

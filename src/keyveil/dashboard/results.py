@@ -1,9 +1,9 @@
 """One campaign's release, with what a reader needs beside it.
 
 The numbers are those of the release, made by the same call: columns are sent as they are exported, a number
-that is not finite as null. Beside them stand, for all keys together, the ranks that each key may have, how
-wide an interval must be to hold for all keys at once, and what a lying device can do. Intervals of
-frequencies are `raw -+ z se`, as in the release, and are made from these columns where they are shown.
+that is not finite as null. Beside them stand, for all keys together, the ranks that each key may have and
+how wide an interval must be to hold for all keys at once. Intervals of frequencies are `raw -+ z se`, as in
+the release, and are made from these columns where they are shown.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 
 from keyveil.campaign import Campaign
-from keyveil.dashboard.hostile import Leverage, leverage
 from keyveil.errors import ProtocolError
 from keyveil.estimate import Estimates
 from keyveil.estimate.intervals import rank_ranges
@@ -45,7 +44,6 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     columns: dict[str, list[Any]]
     rank_best: list[int]
     rank_worst: list[int]
-    leverage: Leverage | None
     distribution: dict[int, list[float | None]]
     """By the place of a key among the columns: the most frequent keys' shares, where they are told."""
 
@@ -58,7 +56,6 @@ def make_results(campaign: Campaign, tallies: Sequence[Tally], *, post: str, is_
         raise ProtocolError(f"round {outcome.number} is still to be closed")
     release = release_outcome(campaign, protocol, outcome, post=post)
     best, worst = _ranks(outcome.raw)
-    found = None if campaign.has_several_rounds else leverage(campaign.build())
     return Results(
         metadata=release.metadata,
         is_open=is_open,
@@ -73,7 +70,6 @@ def make_results(campaign: Campaign, tallies: Sequence[Tally], *, post: str, is_
         },
         rank_best=best,
         rank_worst=worst,
-        leverage=found,
         distribution=_distribution(release, outcome.raw),
     )
 

@@ -3,6 +3,7 @@
 import { get, onConnection, token, Trouble } from "./api.js";
 import { plotLibrary } from "./charts.js";
 import { h, nameNode, put, say } from "./dom.js";
+import { asSentence } from "./format.js";
 import * as campaigns from "./pages/campaigns.js";
 import * as compare from "./pages/compare.js";
 import * as glass from "./pages/glass.js";
@@ -73,9 +74,10 @@ async function show() {
   put(main, content);
   main.setAttribute("aria-busy", "true");
   document.title = `${title} · keyveil`;
-  const page = { content, params, query, remember, signal: here.signal, redraw: show, trouble: (error, again = show) => put(content, troubleNode(error, again)) };
+  const page = { content, params, query, remember, signal: here.signal, redraw: show, trouble: (error, again = show) => put(content, head, troubleNode(error, again, head ? "h2" : "h1")) };
+  let head = null;
   try {
-    if (params.id && module !== glass) content.append(await campaignHead(params.id, path, here.signal));
+    if (params.id && module !== glass) content.append((head = await campaignHead(params.id, path, here.signal)));
     if (here.signal.aborted) return;
     await module.draw(page);
     if (here.signal.aborted) return;
@@ -122,24 +124,27 @@ async function campaignHead(id, path, signal) {
     h("nav", { class: "tabs", "aria-label": "This campaign" }, tabs));
 }
 
-/** What went wrong, and what to do. */
-export function troubleNode(error, again) {
+/** What went wrong, and what to do; below a campaign's own heading where there is one. */
+function troubleNode(error, again, heading) {
   if (!(error instanceof Trouble)) {
     return h("section", { class: "trouble", role: "alert" },
-      h("h1", { tabindex: -1 }, "This page has a fault"),
+      h(heading, { tabindex: -1 }, "This page has a fault"),
       h("p", {}, "It is the page's, not yours. Reload; if it stays, tell the makers what you did."),
       h("p", {}, h("code", {}, String(error?.message ?? error).slice(0, 300))),
       h("button", { type: "button", onclick: again }, "Try again"));
   }
   const isRole = error.status === 403;
+  // What a program is told, to send a header, is nothing that a person can do.
+  const isMissing = error.code === "no-token";
   return h("section", { class: "trouble", role: "alert" },
-    h("h1", { tabindex: -1 }, error.title),
-    error.detail && h("p", {}, error.detail),
-    error.remedy && h("p", {}, h("strong", {}, "What to do: "), error.remedy),
+    h(heading, { tabindex: -1 }, error.title),
+    !isMissing && error.detail && h("p", {}, asSentence(error.detail)),
+    !isMissing && error.remedy && h("p", {}, h("strong", {}, "What to do: "), error.remedy),
     (error.needsToken || isRole) && h("p", {}, "This page needs an analyst's, an operator's or an admin's token. The collector prints an admin token at its first start; ", h("code", {}, "keyveil token create analyst"), " makes others."),
     h("p", { class: "buttons" },
       (error.needsToken || isRole) && h("button", { type: "button", class: "primary", onclick: askToken }, isRole ? "Enter another token" : "Enter a token"),
-      h("button", { type: "button", onclick: again }, "Try again")));
+      h("button", { type: "button", onclick: again }, "Try again"),
+      error.status === 404 && h("a", { class: "button", href: "#/" }, "See the campaigns")));
 }
 
 function drawNav(path) {

@@ -37,36 +37,70 @@ function clock(ticks) {
 
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
+const HEIGHT = 190;
+
 /**
- * A live line: `{label, unit}` over time. Returns an element with `show(times, values, target)`.
+ * A canvas of uPlot's that follows its box and the theme; `box.show(data)` draws.
  *
  * A canvas says nothing to a screen reader; the numbers stand beside it as text.
  */
-export function liveLine({ label, format, signal, fromZero = true }) {
+function canvas(label, signal, options) {
   const box = h("div", { class: "live", role: "img", "aria-label": label });
+  const width = () => Math.max(240, box.clientWidth);
   let chart;
-  let last = [[], [], null];
+  let shown;
   const make = () => {
     chart?.destroy();
     const axis = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line"), width: 1 }, font: "12px system-ui, sans-serif" };
-    const series = [{}, { label, stroke: colour("blue"), width: 2, fill: `${colour("blue")}22`, points: { show: false } }, { label: "wanted", stroke: colour("orange"), dash: [6, 4], width: 1.5, points: { show: false } }];
-    const scales = { x: { time: true, range: (_, first, last) => [first, Math.max(last, first + SHORTEST)] }, y: { range: (_, low, high) => [fromZero ? 0 : low, high > 0 ? high * 1.08 : 1] } };
-    const axes = [{ ...axis, space: 80, values: (_, ticks) => ticks.map(clock(ticks)) }, { ...axis, size: 62, values: (_, ticks) => ticks.map(format) }];
-    const options = { width: Math.max(240, box.clientWidth), height: 190, cursor: { y: false }, legend: { show: false }, scales, axes, series };
-    chart = new globalThis.uPlot(options, data(), box);
+    chart = new globalThis.uPlot({ width: width(), height: HEIGHT, cursor: { y: false }, legend: { show: false }, ...options(axis) }, shown, box);
   };
-  const data = () => [last[0], last[1], last[2] === null ? last[0].map(() => null) : last[0].map(() => last[2])];
-  const resize = new ResizeObserver(() => chart?.setSize({ width: Math.max(240, box.clientWidth), height: 190 }));
+  const resize = new ResizeObserver(() => chart?.setSize({ width: width(), height: HEIGHT }));
   resize.observe(box);
-  addEventListener("theme", make, { signal });
+  addEventListener("theme", () => chart && make(), { signal });
   signal.addEventListener("abort", () => { resize.disconnect(); chart?.destroy(); });
-  box.show = (times, values, target = null) => {
-    last = [times, values, target];
-    if (chart) chart.setData(data());
+  box.show = (data) => {
+    shown = data;
+    if (chart) chart.setData(data);
     else if (box.clientWidth) make();
   };
   return box;
 }
+
+const wanted = () => ({ label: "wanted", stroke: colour("orange"), dash: [6, 4], width: 1.5, points: { show: false } });
+
+/** Reports over time: `draw(times, totals, goal)`. */
+export function reportsOverTime(signal) {
+  const whole = (n) => (Number.isInteger(n) ? n.toLocaleString("en") : "");
+  const box = canvas("Reports counted over time", signal, (axis) => ({
+    scales: { x: { time: true, range: (_, first, last) => [first, Math.max(last, first + SHORTEST)] }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.08 : 1] } },
+    axes: [{ ...axis, space: 80, values: (_, ticks) => ticks.map(clock(ticks)) }, { ...axis, size: 62, values: (_, ticks) => ticks.map(whole) }],
+    series: [{}, { stroke: colour("blue"), width: 2, fill: `${colour("blue")}22`, points: { show: false } }, wanted()],
+  }));
+  box.draw = (times, totals, goal) => box.show([times, totals, times.map(() => goal)]);
+  return box;
+}
+
+/** The error bar against reports, past and to come: `draw(halfWidth, reports, goal, wanted)`; a dot is now. */
+export function errorByReports(signal) {
+  let tallest = 1;
+  const box = canvas("Half of a rare key's 95 % interval against the number of reports, in % of people", signal, (axis) => ({
+    scales: { x: { time: false }, y: { range: () => [0, tallest] } },
+    axes: [{ ...axis, space: 70, values: (_, ticks) => ticks.map(many) }, { ...axis, size: 62, values: (_, ticks) => ticks.map((n) => `\u00b1${n} %`) }],
+    pxAlign: 0,
+    series: [{}, { stroke: colour("blue"), width: 2, points: { show: false } }, wanted(), { stroke: colour("ink"), width: 0, points: { show: true, size: 11, fill: colour("ink") } }],
+  }));
+  box.draw = (halfWidth, reports, goal, want) => {
+    const last = Math.max(1000, 2 * reports, goal === null ? 0 : Math.min(1.25 * goal, 50 * Math.max(reports, 1000)));
+    const places = Array.from({ length: CURVE }, (_, at) => (last * (at + 1)) / CURVE);
+    if (reports) places.splice(places.findIndex((place) => place >= reports), 0, reports);
+    tallest = 100 * Math.min(4 * halfWidth(reports || last / 8), halfWidth(last / CURVE));
+    box.show([places, places.map((n) => 100 * halfWidth(n)), places.map(() => want && 100 * want), places.map((n) => (n === reports ? 100 * halfWidth(n) : null))]);
+  };
+  return box;
+}
+
+const CURVE = 120;
+const many = (n) => new Intl.NumberFormat("en", { notation: "compact" }).format(n);
 
 /** An interval inside a table's row: the bar from low to high, the estimate as a line. */
 export function intervalMark(low, middle, high, { from, to, className = "" }) {

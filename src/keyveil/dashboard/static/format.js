@@ -45,6 +45,9 @@ export function span(seconds) {
   return said.join(" ") || "no time";
 }
 
+/** A refusal's words as a sentence. */
+export const asSentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
+
 /** Quantile of the standard normal law (Acklam's rational approximation: nine digits). */
 export function normalQuantile(p) {
   const a = [-39.69683028665376, 220.9460984245205, -275.9285104469687, 138.357751867269, -30.66479806614716, 2.506628277459239];

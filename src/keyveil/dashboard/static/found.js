@@ -42,6 +42,11 @@ export class Found {
     return this.columns.mean.some((mean) => mean !== null);
   }
 
+  /** Whether it is known how far lying devices could move a frequency; the release says it of 1 % of them. */
+  get hasHostile() {
+    return this.columns.frequency_hostile !== undefined;
+  }
+
   /**
    * Runs of keys, as [first rank, last rank], of which no two can be told apart; from the top, without overlap.
    * Keys within noise are left to say that of themselves.
@@ -57,28 +62,5 @@ export class Found {
       place = end + 1;
     }
     return runs;
-  }
-
-  /** The least and the largest frequency and mean that a share of lying devices could make of a key; or null. */
-  reachOfLiars(code, share) {
-    if (!this.leverage) return null;
-    const { points, drawn_from: drawn } = this.leverage;
-    const s = share / (share + (1 - share) / drawn);
-    const f = Math.min(1, Math.max(0, this.raw[code]));
-    const weights = points.map(([weight]) => (1 - s) * f + s * weight);
-    return { low: Math.min(...weights), high: Math.max(...weights), mean: this.#meansOfLiars(code, s, f) };
-  }
-
-  #meansOfLiars(code, s, f) {
-    const mean = this.columns.mean_raw?.[code] ?? this.columns.mean[code];
-    const [low, high] = this.value_range;
-    if (mean === null || this.leverage.points.some(([, signed]) => signed === null)) return null;
-    const m = Math.min(1, Math.max(-1, (2 * (mean - low)) / (high - low) - 1));
-    const reached = this.leverage.points.map(([weight, signed]) => [(1 - s) * f + s * weight, (1 - s) * f * m + s * signed]);
-    // Where the frequency can be pushed to nothing, the mean can be pushed anywhere.
-    if (reached.some(([weight]) => weight <= 0)) return [low, high];
-    const units = reached.map(([weight, signed]) => Math.min(1, Math.max(-1, signed / weight)));
-    const value = (unit) => low + ((unit + 1) / 2) * (high - low);
-    return [value(Math.min(...units)), value(Math.max(...units))];
   }
 }

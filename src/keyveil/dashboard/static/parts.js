@@ -64,11 +64,12 @@ export function refusals(counts, words = STATUS_WORDS) {
   const rows = Object.entries(counts).filter(([status, n]) => status !== "accepted" && n > 0).sort((a, b) => b[1] - a[1]);
   if (!rows.length) return h("p", { class: "muted" }, "Nothing was refused.");
   const most = Math.max(...rows.map(([, n]) => n));
+  const hasWords = rows.some(([status]) => words[status]);
   return h("div", { class: "scroll refusals", role: "region", "aria-label": "Refusals", tabindex: 0 }, h("table", {},
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Reason"), h("th", { scope: "col" }, "Meaning"), h("th", { scope: "col", class: "number" }, "Count"), h("th", { scope: "col" }, h("span", { class: "unseen" }, "Share")))),
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Reason"), hasWords && h("th", { scope: "col" }, "Meaning"), h("th", { scope: "col", class: "number" }, "Count"), h("th", { scope: "col" }, h("span", { class: "unseen" }, "Share")))),
     h("tbody", {}, rows.map(([status, n]) => h("tr", {},
       h("th", { scope: "row" }, h("a", { href: `/errors#${status in STATUS_WORDS ? "report-" : ""}${status}` }, h("code", {}, status))),
-      h("td", {}, words[status] ?? ""),
+      hasWords && h("td", {}, words[status] ?? ""),
       h("td", { class: "number" }, n.toLocaleString("en")),
       h("td", {}, h("meter", { min: 0, max: most, value: n, "aria-label": `${status}: ${n}` })))))));
 }

@@ -79,26 +79,25 @@ async function compared(one, two, onlyDiffering, width) {
   const body = shownRows.map((row) => h("tr", { class: row.differs || row.meanDiffers ? null : "noise" },
     h("th", { scope: "row" }, nameNode(row.name)),
     h("td", { class: "number" }, percent(row.first, digits)), h("td", { class: "number" }, percent(row.second, digits)),
-    h("td", { class: "interval" }, intervalMark(row.gap - Z95 * row.error, row.gap, row.gap + Z95 * row.error, { from: -reach, to: reach }), h("span", {}, `${signed(percent(row.gap, digits))} \u00b1 ${percent(Z95 * row.error, digits)}`)),
+    h("td", { class: "interval" }, intervalMark(row.gap - Z95 * row.error, row.gap, row.gap + Z95 * row.error, { from: -reach, to: reach }), h("span", {}, `${signed(value(100 * row.gap, digits))} \u00b1 ${value(100 * Z95 * row.error, digits)}`)),
     h("td", {}, row.differs ? h("strong", {}, row.gap > 0 ? "more" : "fewer") : "not told apart"),
-    sameScale && h("td", { class: "number nowrap" }, row.meanGap === null ? "?" : `${signed(value(row.meanGap, meanDigits))} \u00b1 ${value(Z95 * row.meanError, meanDigits)}`),
+    sameScale && h("td", { class: "number nowrap" }, row.meanGap === null ? "unknown" : `${signed(value(row.meanGap, meanDigits))} \u00b1 ${value(Z95 * row.meanError, meanDigits)}`),
     sameScale && h("td", {}, row.meanGap === null ? "" : row.meanDiffers ? h("strong", {}, row.meanGap > 0 ? "higher" : "lower") : "not told apart")));
   const moved = differing.filter((row) => row.differs).slice(0, 15);
   const chart = moved.length ? await gapChart(moved, width) : null;
-  const columns = ["Key", "This", "That", "Difference, 95 %", "People", ...(sameScale ? ["Mean, difference", "Mean"] : [])];
+  const columns = ["Key", "This", "That", "Difference in % points, 95 %", "That has", ...(sameScale ? ["Difference of means, 95 %", "That is"] : [])];
   return h("div", {},
-    h("p", { class: "note", role: "status" }, differing.length ? `${count(differing.length)} of ${count(rows.length)} keys differ.` : `None of ${count(rows.length)} keys can be said to differ.`, ` A key counts as different where the gap exceeds ${z.toFixed(2)} standard errors: so wide that, if nothing differed, not one of all these statements would be wrong 95 of 100 times.`),
+    h("p", { class: "note", role: "status" }, differing.length ? `${count(differing.length)} of ${count(rows.length)} keys differ.` : `None of ${count(rows.length)} keys can be said to differ.`, ` A key counts as different where the gap exceeds ${z.toFixed(2)} standard errors: so wide that, if nothing differed, not one of all these statements would be wrong 95 of 100 times. \u201cThis\u201d is the campaign of this page; the noise of the two is independent, so variances add.`),
     chart,
     h("div", { class: "scroll", role: "region", "aria-label": "Differences", tabindex: 0 }, h("table", { class: "keys" }, h("thead", {}, h("tr", {}, columns.map((title, at) => h("th", { scope: "col", class: [1, 2, 5].includes(at) ? "number" : null }, title)))), h("tbody", {}, body))),
-    (onlyDiffering ? differing : rows).length > SHOWN && h("p", { class: "muted" }, `The ${SHOWN} largest differences are shown.`),
-    h("p", { class: "muted" }, "\u201cThis\u201d is the campaign of this page. The noise of the two is independent, so variances add."));
+    (onlyDiffering ? differing : rows).length > SHOWN && h("p", { class: "muted" }, `The ${SHOWN} largest differences are shown.`));
 }
 
 async function gapChart(rows, width) {
   const data = rows.map((row, at) => ({ at, low: 100 * (row.gap - Z95 * row.error), high: 100 * (row.gap + Z95 * row.error), middle: 100 * row.gap }));
   const label = (at) => { const name = shown(rows[at].name); return name.length > 22 ? `${[...name].slice(0, 20).join("")}\u2026` : name; };
   const drawn = await figure((Plot) => ({
-    width: Math.min(900, width - 30), height: 58 + 22 * rows.length, marginTop: 6, marginBottom: 44, marginLeft: Math.min(175, width / 3), marginRight: 16, y: { type: "point", domain: data.map(({ at }) => at) }, x: { label: "difference in people, % points", nice: true }, ariaLabel: "Differences with 95 % intervals; the table below has the numbers",
+    width: width - 40, height: 58 + 22 * rows.length, marginTop: 6, marginBottom: 44, marginLeft: Math.min(175, width / 3), marginRight: 16, y: { type: "point", domain: data.map(({ at }) => at) }, x: { label: "difference in people, % points", nice: true }, ariaLabel: "Differences with 95 % intervals; the table below has the numbers",
     marks: [Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.axisX({ color: "var(--muted)", labelOffset: 38 }), Plot.axisY({ tickFormat: label, tickSize: 0, label: null, color: "var(--ink)" }), Plot.ruleX([0], { stroke: "var(--muted)" }), Plot.ruleY(data, { y: "at", x1: "low", x2: "high", stroke: "var(--orange)", strokeWidth: 5, strokeOpacity: 0.4, strokeLinecap: "round" }), Plot.dot(data, { y: "at", x: "middle", fill: "var(--orange)", r: 4 })],
   }));
   return h("section", { class: "card" }, h("h2", {}, "What changed most"), drawn);

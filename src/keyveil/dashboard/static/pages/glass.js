@@ -5,7 +5,7 @@ import { Found } from "../found.js";
 import { count } from "../format.js";
 import { BrowserLedger, Device, makeReport, randomBytes, readConfig, readRecord, readReport, Refused, toFrames, toHex } from "../keyveil.js";
 
-const SYMBOLS = { 0: ["\u00b7", "says nothing"], 1: ["+", "says: high"], 2: ["\u2212", "says: low"] };
+const SYMBOLS = { 0: ["\u00b7", "nothing"], 1: ["+", "high"], 2: ["\u2212", "low"] };
 const CROWD = 50;
 const MOST_KEYS = 40;
 
@@ -78,7 +78,7 @@ class Glass {
           h("p", { class: "buttons" }, this.send), this.budget),
         h("section", { class: "card" }, h("h2", {}, "2. What is sent"), this.out)),
       h("section", { class: "card" }, h("h2", {}, "3. What everybody's reports say together"), this.chart, h("p", { class: "buttons" }, this.crowd)));
-    put(this.out, h("p", { class: "muted" }, "Nothing yet."));
+    put(this.out, h("p", { class: "muted" }, "Nothing yet. Once you have agreed and sent, the truth and all that left this browser stand here, side by side."));
     this.start();
   }
 
@@ -106,7 +106,7 @@ class Glass {
     const told = await this.device.explain(held);
     put(this.out, this.sideBySide(held, made.report), h("p", {}, told.guess),
       h("p", { class: "muted" }, made.spent ? `It cost epsilon ${made.spent.toPrecision(4)}.` : "What you hold has not changed, so the answer is the one you gave before, and cost nothing: asking again learns nothing."),
-      sent.ok ? h("p", { role: "status" }, sent.sent ? "The collector has it." : "The collector has it already.") : refusal(sent));
+      sent.ok && !sent.refused.length ? h("p", { role: "status" }, sent.sent ? "The collector has it." : "The collector has it already.") : refusal(sent.ok ? sent.refused.at(-1) : sent));
     say("Your report was made; truth and what is sent are shown side by side");
     await this.showBudget();
     await this.showChart();
@@ -129,9 +129,9 @@ class Glass {
       const shouldSay = truth === undefined ? 0 : truth >= (low + high) / 2 ? 1 : 2;
       return h("tr", {}, h("th", { scope: "row" }, nameNode(name)), h("td", { class: "number" }, truth ?? h("span", { class: "muted" }, "not held")),
         h("td", { class: "trit" }, h("span", { class: `symbol s${answer[at]}`, "aria-hidden": "true" }, symbol), h("span", {}, words)),
-        h("td", { class: "muted" }, answer[at] === shouldSay ? "happens to be true" : shouldSay === 0 ? "noise" : answer[at] === 0 ? "hidden" : "turned around"));
+        h("td", { class: "muted" }, answer[at] === shouldSay ? "true" : shouldSay === 0 ? "noise" : answer[at] === 0 ? "hidden" : "turned"));
     });
-    return h("div", {}, h("div", { class: "scroll short", role: "region", "aria-label": "Truth and report", tabindex: 0 }, h("table", {}, h("thead", {}, h("tr", {}, ["Key", "Truth", "The report", ""].map((title, at) => h(title ? "th" : "td", { scope: title ? "col" : null, class: at === 1 ? "number" : null }, title)))), h("tbody", {}, rows))), bits);
+    return h("div", {}, h("div", { class: "scroll short", role: "region", "aria-label": "Truth and report", tabindex: 0 }, h("table", {}, h("thead", {}, h("tr", {}, ["Key", "Truth", "The report says", "By chance"].map((title, at) => h("th", { scope: "col", class: at === 1 ? "number" : null }, title)))), h("tbody", {}, rows))), bits);
   }
 
   async showBudget() {
@@ -162,7 +162,7 @@ class Glass {
 
   async showChart() {
     if (!token.get()) {
-      put(this.chart, h("p", { class: "muted" }, "Your report is counted. The chart is for those with an analyst's token: enter one above to see it move."));
+      put(this.chart, h("p", { class: "muted" }, "The chart is for those with an analyst's token: enter one above to see it move. Your report counts without."));
       return;
     }
     try {

@@ -4,8 +4,6 @@ import { Found } from "../found.js";
 import { count, digitsFor, percent, value } from "../format.js";
 import { field, refusals, tile, tiles } from "../parts.js";
 
-const SHOWN = 30;
-
 /** What is refused, and how far those who lie could move each result. */
 export async function draw({ content, params: { id }, query, remember, signal }) {
   const ready = tile("Collector");
@@ -62,37 +60,44 @@ async function liars(id, query, remember, signal) {
     section.append(h("p", {}, "No report yet, so there is no result to move."));
     return section;
   }
-  if (!found.leverage) {
-    section.append(h("p", {}, "For a campaign of several rounds no bound is known here: lies in one round change what the next one asks."));
+  if (!found.hasHostile) {
+    section.append(h("p", {}, "For this mechanism no bound is known here."));
     return section;
   }
   const share = h("input", { type: "range", id: "share", min: 0.1, max: 10, step: 0.1, value: query.get("liars") ?? "1" });
   const said = h("output", { for: "share" });
   const body = h("tbody");
-  const codes = [...found.order.slice(0, SHOWN)];
-  const digits = digitsFor(100 * Math.min(...codes.map((code) => (found.high[code] - found.low[code]) / 2)));
+  const digits = digitsFor(100 * Math.min(...[...found.order.slice(0, 30)].map((code) => (found.high[code] - found.low[code]) / 2)));
   const meanDigits = digitsFor((found.value_range[1] - found.value_range[0]) / 50);
-  const draw = () => {
-    const part = Number(share.value) / 100;
+  const row = (reach, code, at) => h("tr", { class: found.isNoise(code) ? "noise" : null },
+    h("th", { scope: "row" }, nameNode(found.columns.key[code])),
+    h("td", { class: "number strong" }, percent(found.columns.frequency[code], digits)),
+    h("td", { class: "nowrap" }, `${percent(found.low[code], digits)} to ${percent(found.high[code], digits)}`),
+    h("td", { class: "nowrap" }, `${percent(reach.frequency_low[at], digits)} to ${percent(reach.frequency_high[at], digits)}`),
+    found.hasMeans && h("td", { class: "number strong" }, value(found.columns.mean[code], meanDigits)),
+    found.hasMeans && h("td", { class: "nowrap" }, found.hasMean(code) ? `${value(found.columns.mean_low[code], meanDigits)} to ${value(found.columns.mean_high[code], meanDigits)}` : "anything"),
+    found.hasMeans && h("td", { class: "nowrap" }, reach.mean_low[at] === null ? "anything" : `${value(reach.mean_low[at], meanDigits)} to ${value(reach.mean_high[at], meanDigits)}`));
+  let asking = new AbortController();
+  const draw = async () => {
+    asking.abort();
+    const mine = (asking = new AbortController());
     put(said, `${share.value} % of devices`);
     remember({ liars: share.value }, { liars: "1" });
-    put(body, codes.map((code) => {
-      const reach = found.reachOfLiars(code, part);
-      return h("tr", { class: found.isNoise(code) ? "noise" : null },
-        h("th", { scope: "row" }, nameNode(found.columns.key[code])),
-        h("td", { class: "number strong" }, percent(found.columns.frequency[code], digits)),
-        h("td", { class: "nowrap" }, `${percent(found.low[code], digits)} to ${percent(found.high[code], digits)}`),
-        h("td", { class: "nowrap" }, `${percent(reach.low, digits)} to ${percent(reach.high, digits)}`),
-        found.hasMeans && h("td", { class: "number" }, value(found.columns.mean[code], meanDigits)),
-        found.hasMeans && h("td", { class: "nowrap" }, reach.mean === null ? "?" : `${value(reach.mean[0], meanDigits)} to ${value(reach.mean[1], meanDigits)}`));
-    }));
+    try {
+      const reach = await get(`/v1/campaigns/${id}/hostile?per_mille=${Math.round(10 * share.value)}`, { signal: AbortSignal.any([signal, mine.signal]) });
+      put(body, reach.codes.map((code, at) => row(reach, code, at)));
+    } catch (error) {
+      if (signal.aborted || mine.signal.aborted) return;
+      put(said, `${error.title}. ${error.remedy}`);
+    }
   };
   share.addEventListener("input", draw);
-  const columns = ["Key", "People", "Noise alone, 95 %", "Liars could make it", ...(found.hasMeans ? ["Mean", "Liars could make it"] : [])];
+  const columns = ["Key", "People", "Noise alone, 95 %", "Liars could make it", ...(found.hasMeans ? ["Mean", "Noise alone, 95 %", "Liars could make it"] : [])];
   section.append(
     h("p", {}, "Noise hides a person, so it also hides a liar. A device that sends whatever report it likes moves a number by at most the largest weight that one report has in the estimate; this is that bound, exactly, for the ", h("strong", {}, "unprocessed"), " numbers. Liars who act like honest people holding something else cannot be found, only bounded."),
     h("div", { class: "controls" }, field("Devices that lie", share), said),
-    h("div", { class: "scroll", role: "region", "aria-label": "What liars could do", tabindex: 0 }, h("table", { class: "keys" }, h("thead", {}, h("tr", {}, columns.map((title, at) => h("th", { scope: "col", class: [1, 4].includes(at) ? "number" : null }, title)))), body)));
-  draw();
+    h("div", { class: "scroll", role: "region", "aria-label": "What liars could do", tabindex: 0 }, h("table", { class: "keys" }, h("thead", {}, h("tr", {}, columns.map((title, at) => h("th", { scope: "col", class: [1, 4].includes(at) ? "number" : null }, title)))), body)),
+    h("p", { class: "muted" }, "The most frequent keys. Of several rounds, all liars join the one that tells of the key."));
+  await draw();
   return section;
 }

@@ -1,7 +1,7 @@
 import { post, token, Trouble } from "../api.js";
 import { figure } from "../charts.js";
 import { download, h, nameNode, put, say } from "../dom.js";
-import { count, percent, short } from "../format.js";
+import { asSentence, count, percent, short } from "../format.js";
 import { choice, field } from "../parts.js";
 
 /** Sliders move on a scale of ratios: from, to, and how the number is read. */
@@ -16,6 +16,9 @@ const NAMES = Object.keys(SLIDERS);
 const STEPS = 1000;
 const PALETTE = ["var(--blue)", "var(--orange)", "var(--green)", "var(--pink)", "var(--amber)", "var(--muted)"];
 const WAIT = 180;
+const TOP = 50;
+// Errors come on the scale of shares, or of values from -1 to 1; people read percent.
+const UNITS = { frequency: [100, "error of frequencies", "% points"], mean: [50, "error of means", "% of the value range"], distribution: [100, "error of shares of values", "% points"] };
 
 const toPlace = ({ from, to }, n) => Math.round((STEPS * Math.log(Math.min(to, Math.max(from, n)) / from)) / Math.log(to / from));
 const toNumber = ({ from, to, read }, place) => read(from * (to / from) ** (place / STEPS));
@@ -31,8 +34,13 @@ export async function draw({ content, query, remember, signal }) {
   const skewSaid = h("output", { for: "skew" });
   const words = h("ul", { class: "words", "aria-live": "polite" });
   const curve = h("div", { class: "curve" });
+  const outlook = h("section", { class: "card" }, h("h2", {}, "Error against people"), curve);
   const ranking = h("div");
-  const draft = new Draft(state, (n) => { if (n > 0) { state.keys = n; rows.keys.show(n); ask(); } });
+  const ranked = h("section", {}, h("h2", {}, "Mechanisms, best first"), ranking);
+  const draft = new Draft((n) => {
+    if (n > 0) rows.keys.show((state.keys = n));
+    return ask();
+  });
   let asking = new AbortController();
   let timer;
 
@@ -53,13 +61,16 @@ export async function draw({ content, query, remember, signal }) {
       state[state.solve] = answer.solved[state.solve];
       rows[state.solve].show(answer.solved[state.solve]);
       put(words, sentences(answer, state).map((sentence) => h("li", {}, sentence)));
+      outlook.hidden = ranked.hidden = false;
       put(ranking, rankingTable(answer));
       put(curve, await curves(answer, state, curve.clientWidth));
-      draft.choose(answer, state);
+      draft.choose(answer);
     } catch (error) {
       if (mine.signal.aborted) return;
       if (!(error instanceof Trouble)) throw error;
-      put(words, h("li", { class: "wrong" }, error.code === "no-plan" ? error.detail : `${error.title}. ${error.detail} ${error.remedy}`));
+      put(words, h("li", { class: "wrong" }, error.code === "no-plan" ? asSentence(error.detail) : `${error.title}. ${error.detail} ${error.remedy}`));
+      outlook.hidden = ranked.hidden = true;
+      draft.choose({ drafts: [], solved: state });
     } finally {
       if (mine === asking) content.removeAttribute("aria-busy");
     }
@@ -81,8 +92,8 @@ export async function draw({ content, query, remember, signal }) {
       h("form", { class: "card sliders", onsubmit: (event) => event.preventDefault() },
         h("fieldset", {}, h("legend", {}, "Solve for one, set the others"), NAMES.map((name) => rows[name].node)),
         field("What matters most", want), field("Popularity of keys", skew), skewSaid),
-      h("div", {}, h("section", { class: "card" }, h("h2", {}, "What will be known"), words), h("section", { class: "card" }, h("h2", {}, "Error against people"), curve))),
-    h("section", {}, h("h2", {}, "Mechanisms, best first"), ranking), draft.node);
+      h("div", {}, h("section", { class: "card" }, h("h2", {}, "What will be known"), words), outlook)),
+    ranked, draft.node);
   choose(NAMES.includes(state.solve) ? state.solve : "error");
 }
 
@@ -130,27 +141,31 @@ function sentences({ plan, solved }, state) {
   }[state.solve];
   const said = [h("strong", {}, head), `A key held by ${percent(best.detectable_frequency, best.detectable_frequency < 0.01 ? 2 : 1)} of people or more stands out from noise.`];
   if (best.mean_rmse !== null && state.want !== "distribution") said.push(`Means of the most frequent keys miss by about ${short(50 * best.mean_rmse)} % of the value range.`);
-  said.push(`Of the true top 50, about ${Math.round(100 * best.precision_top)} % will be among the estimated top 50.`);
-  return [...said, ...plan.words.filter((sentence) => !/ (is|are) enough for an error of /.test(sentence)).map((sentence) => `${sentence[0].toUpperCase()}${sentence.slice(1)}.`)];
+  if (state.keys > TOP) said.push(`Of the true top ${TOP}, about ${Math.round(100 * best.precision_top)} % will be among the estimated top ${TOP}.`);
+  if (best.mean_rmse === null && state.want === "frequency") said.push("The best for that tells no means; the ranking below has others.");
+  const [scale, , unit] = UNITS[state.want];
+  const inPercent = (sentence) => sentence.replace(/ error of ([\d.e-]+)$/, (_, error) => ` error of ${short(scale * error)} ${unit}`);
+  return [...said, ...plan.words.filter((sentence) => !/ (is|are) enough for an error of /.test(sentence)).map((sentence) => asSentence(inPercent(sentence)))];
 }
 
-function rankingTable({ plan }) {
+function rankingTable({ plan, solved: { keys } }) {
   const isSpread = plan.want === "distribution";
-  const columns = ["Mechanism", "l", "Frequency error", isSpread ? "Share error" : "Mean error", "Stands out from", "Top 50 found", "Bits a report"];
+  const columns = ["Mechanism", "l", "Frequency error, % points", isSpread ? "Share error, % points" : "Mean error, % of range", "Stands out from", `Top ${Math.min(TOP, keys)} found`, "Bits a report"];
   return h("div", { class: "scroll", role: "region", "aria-label": "Mechanisms", tabindex: 0 }, h("table", {}, h("thead", {}, h("tr", {}, columns.map((title, at) => h("th", { scope: "col", class: at ? "number" : null }, title)))),
     h("tbody", {}, plan.candidates.map((one, at) => h("tr", { class: at ? null : "best" },
-      h("th", { scope: "row" }, h("code", {}, one.mechanism), one.options.rho ? ` rho ${one.options.rho}` : "", !at && h("span", { class: "badge open" }, "best")),
-      h("td", { class: "number" }, one.pairs_per_user), h("td", { class: "number" }, short(one.frequency_rmse)), h("td", { class: "number" }, short(isSpread ? one.share_rmse : one.mean_rmse)),
+      h("th", { scope: "row" }, h("code", {}, one.mechanism), one.options.rho ? ` rho = ${one.options.rho}` : "", !at && h("span", { class: "badge open" }, "best")),
+      h("td", { class: "number" }, one.pairs_per_user), h("td", { class: "number" }, short(100 * one.frequency_rmse)), h("td", { class: "number" }, isSpread ? short(100 * one.share_rmse) : one.mean_rmse === null ? "tells none" : short(50 * one.mean_rmse)),
       h("td", { class: "number" }, percent(one.detectable_frequency)), h("td", { class: "number" }, `${Math.round(100 * one.precision_top)} %`), h("td", { class: "number" }, count(one.bits_per_report)))))));
 }
 
 async function curves({ users, curves: lines, plan }, state, width) {
-  const rows = lines.flatMap(({ label, errors }, line) => users.map((n, at) => ({ line, label, users: n, error: errors[at] }))).filter(({ error }) => error > 0);
+  const [scale, what, unit] = UNITS[state.want];
+  const rows = lines.flatMap(({ label, errors }, line) => users.map((n, at) => ({ line, label, users: n, error: scale * errors[at] }))).filter(({ error }) => error > 0);
   const drawn = await figure((Plot) => ({
-    width: Math.max(300, width), height: 320, marginLeft: 56, marginBottom: 44, x: { type: "log", label: "people" }, y: { type: "log", label: `error of ${state.want}` }, ariaLabel: "Predicted error of every mechanism against the number of people",
+    width: Math.max(300, width), height: 320, marginLeft: 56, marginBottom: 44, x: { type: "log", label: "people" }, y: { type: "log", label: `${what}, ${unit}` }, ariaLabel: "Predicted error of every mechanism against the number of people",
     marks: [Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.gridY({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.axisX({ color: "var(--muted)", tickFormat: "~s", ticks: width < 500 ? 3 : 6, labelOffset: 38 }), Plot.axisY({ color: "var(--muted)", tickFormat: "~g", ticks: 5 }),
       Plot.lineY(rows, { x: "users", y: "error", z: "line", stroke: (row) => PALETTE[row.line], strokeWidth: (row) => (row.line ? 1.5 : 3) }),
-      plan.wanted_error ? Plot.ruleY([plan.wanted_error], { stroke: "var(--ink)", strokeDasharray: "5 4" }) : null, Plot.dot([{}], { x: plan.choice.users, y: plan.error, r: 6, fill: "var(--ink)" })],
+      plan.wanted_error ? Plot.ruleY([scale * plan.wanted_error], { stroke: "var(--ink)", strokeDasharray: "5 4" }) : null, Plot.dot([{}], { x: plan.choice.users, y: scale * plan.error, r: 6, fill: "var(--ink)" })],
   }));
   const legend = h("ul", { class: "legend" }, lines.map(({ label }, at) => h("li", {}, swatch(at), label)));
   return [drawn, legend];
@@ -160,8 +175,9 @@ const swatch = (at) => h("svg", { viewBox: "0 0 18 10", width: 18, height: 10, "
 
 /** The campaign file: to save, or to create at once. */
 class Draft {
-  constructor(state, keysChanged) {
-    this.state = state;
+  constructor(keysChanged) {
+    this.drafts = new Map();
+    this.counted = h("span", {}, "The number of keys above follows these.");
     const soon = new Date(Date.now() + 90 * 86_400_000).toISOString().slice(0, 10);
     this.name = h("input", { type: "text", id: "d-name", required: true, value: "" });
     this.owner = h("input", { type: "text", id: "d-owner", required: true });
@@ -174,10 +190,10 @@ class Draft {
     this.close = h("input", { type: "number", id: "d-close", min: 1, placeholder: "by hand" });
     this.keys = h("textarea", { id: "d-keys", rows: 6, spellcheck: "false", placeholder: "maps\nmail\n\u2026" });
     this.said = h("div", { role: "alert" });
-    this.keys.addEventListener("change", () => keysChanged(this.names().length));
+    this.keys.addEventListener("change", () => (this.planning = keysChanged(this.names().length)));
     const form = h("form", { class: "draft", onsubmit: (event) => { event.preventDefault(); this.create(); } },
       h("div", { class: "draft-grid" }, field("Name", this.name), field("Owner", this.owner), field("Purpose", this.purpose), field("Ends on", this.expires), field("Least value", this.low), field("Largest value", this.high), field("Mechanism", this.mechanism), field("Who may send", this.uploads), field("Close at so many reports", this.close)),
-      field("Keys, one a line", this.keys, "The number of keys above follows these."),
+      field("Keys, one a line", this.keys, this.counted),
       h("p", { class: "buttons" }, h("button", { class: "primary" }, "Create it here"), h("button", { type: "button", onclick: () => this.save() }, "Save the file")), this.said);
     this.node = h("section", { class: "card" }, h("h2", {}, "The campaign"), h("p", { class: "muted" }, "Saved as a file it can be created later with ", h("code", {}, "keyveil campaign create"), ". Creating needs an operator's token."), form);
   }
@@ -186,38 +202,46 @@ class Draft {
     return [...new Set(this.keys.value.split("\n").map((line) => line.trim()).filter(Boolean))];
   }
 
-  /** The planner's ranking, `auto` first: it chooses by itself from what it meets. */
-  choose({ plan }, state) {
+  /** The plan's ranking, then `auto`; what was chosen stays chosen. */
+  choose({ drafts, solved }) {
     const kept = this.mechanism.value;
-    const isSpread = state.want === "distribution";
-    const options = plan.candidates.filter(({ mechanism }, at, all) => all.findIndex((one) => one.mechanism === mechanism) === at).map(({ mechanism, pairs_per_user: l }) => [mechanism, `${mechanism}, l = ${l}`, l]);
-    if (!isSpread) options.unshift(["auto", "auto: the planner, told by the first round", state.pairs_per_user]);
-    this.lengths = new Map(options.map(([name, , l]) => [name, l]));
-    put(this.mechanism, options.map(([name, words]) => h("option", { value: name }, words)));
-    this.mechanism.value = options.some(([name]) => name === kept) ? kept : options[isSpread ? 0 : 1][0];
+    this.drafts = new Map(drafts.map(({ fields }) => [fields.mechanism, fields]));
+    put(this.mechanism, drafts.map(({ label, fields }) => h("option", { value: fields.mechanism }, label)), !drafts.length && h("option", { value: "" }, "no plan yet"));
+    this.mechanism.value = this.drafts.has(kept) ? kept : drafts[0]?.fields.mechanism ?? "";
+    this.planned = solved.keys;
+    this.compareKeys();
+  }
+
+  /** Whether the plan is one for as many keys as are named. */
+  compareKeys() {
+    const named = this.names().length;
+    put(this.counted, named && named !== this.planned ? `${count(named)} ${named === 1 ? "key is" : "keys are"} named; the plan above is for ${count(this.planned)}.` : "The number of keys above follows these.");
+  }
+
+  /** Says what is missing, if anything is; a plan for keys that were just named is waited for. */
+  async isComplete() {
+    await this.planning;
+    const missing = !this.names().length ? "Name the keys first, one a line." : !this.drafts.size ? "There is no plan yet that a campaign could follow; see above." : null;
+    if (missing) {
+      put(this.said, h("p", { class: "wrong" }, missing));
+      this.keys.focus();
+    }
+    return !missing;
   }
 
   fields() {
-    const said = { name: this.name.value, epsilon: this.state.epsilon, keys: this.names(), value_range: [Number(this.low.value), Number(this.high.value)], pairs_per_user: this.lengths?.get(this.mechanism.value) ?? this.state.pairs_per_user, mechanism: this.mechanism.value, owner: this.owner.value, purpose: this.purpose.value, expires: this.expires.value };
-    if (this.mechanism.value.startsWith("ue-sw")) said.bins = 8;
-    return said;
+    const said = { name: this.name.value, owner: this.owner.value, purpose: this.purpose.value, expires: this.expires.value, keys: this.names(), value_range: [Number(this.low.value), Number(this.high.value)] };
+    return { ...said, ...this.drafts.get(this.mechanism.value) };
   }
 
-  save() {
-    if (!this.names().length) {
-      put(this.said, h("p", { class: "wrong" }, "Name the keys first, one a line."));
-      return;
-    }
+  async save() {
+    if (!(await this.isComplete())) return;
     download(new Blob([JSON.stringify(this.fields(), null, 2)], { type: "application/json" }), "campaign.json");
     put(this.said, h("p", {}, "campaign.json saved."));
   }
 
   async create() {
-    if (!this.names().length) {
-      put(this.said, h("p", { class: "wrong" }, "Name the keys first, one a line."));
-      this.keys.focus();
-      return;
-    }
+    if (!(await this.isComplete())) return;
     const terms = { uploads: this.uploads.value, ...(Number(this.close.value) > 0 ? { close_at_count: Number(this.close.value) } : {}) };
     try {
       const made = await post("/v1/campaigns", { campaign: this.fields(), terms });

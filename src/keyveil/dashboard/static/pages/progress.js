@@ -1,10 +1,12 @@
 import { get, poll, post } from "../api.js";
-import { liveLine } from "../charts.js";
+import { errorByReports, reportsOverTime } from "../charts.js";
 import { h, nameNode, put, say } from "../dom.js";
 import { count, short, span, when } from "../format.js";
 import { confirm, field, refusals, tile, tiles } from "../parts.js";
 
 const KEPT = 2000;
+// Reports of which a precision is promised before there are any.
+const PROMISED = 1000;
 // The rate of reports is that of the last half minute.
 const WINDOW = 30;
 
@@ -15,11 +17,13 @@ export async function draw({ content, params: { id }, query, remember, signal, t
   const sure = tile("A rare key is known to");
   const left = tile("Time to target");
   const target = h("input", { type: "number", id: "target", min: 0.01, max: 50, step: "any", value: query.get("target") ?? "", placeholder: "such as 1" });
-  const reportsLine = liveLine({ label: "Reports counted over time", format: (n) => count(n), signal });
-  const errorLine = liveLine({ label: "Half-width of a rare key's 95 % interval over time, in percent", format: (n) => `\u00b1${n} %`, signal });
+  const reportsLine = reportsOverTime(signal);
+  const errorLine = errorByReports(signal);
+  const aim = field("Wanted: a rare key known to \u00b1 % of people", target);
   const errorBox = h("section", { class: "card" }, h("h2", {}, "The error bar shrinks"), errorLine,
-    h("p", { class: "muted" }, "Half the width of the 95 % interval of a key that hardly anybody holds; frequent keys are a little less sure."));
+    h("p", { class: "muted" }, "Half the width of the 95 % interval of a key that hardly anybody holds, by reports; frequent keys are a little less sure. The dot is now."), aim);
   const rounds = h("tbody");
+  const closing = h("span");
   const reasons = h("div");
   const note = h("p", { class: "note", role: "status" });
   const times = [];
@@ -27,10 +31,13 @@ export async function draw({ content, params: { id }, query, remember, signal, t
   let now;
 
   const wanted = () => (Number(target.value) > 0 ? Number(target.value) / 100 : null);
-  const halfWidth = (n) => (now.noise === null || n < 1 ? null : now.z * Math.sqrt(now.noise / n));
-  const needed = () => {
+  /** Of the round that tells frequencies: its reports so far, and what so many would say. */
+  const heard = () => now.rounds.find(({ number }) => number === now.telling?.round)?.reports ?? 0;
+  const halfWidth = (n) => now.z * Math.sqrt(now.telling.noise / n);
+  const canAim = (open) => !now.close_at_count && now.telling !== null && now.telling.round === open?.number;
+  const needed = (open) => {
     if (now.close_at_count) return now.close_at_count;
-    return wanted() && now.noise !== null ? Math.ceil(now.noise * (now.z / wanted()) ** 2) : null;
+    return wanted() && canAim(open) ? Math.ceil(now.telling.noise * (now.z / wanted()) ** 2) : null;
   };
 
   const show = (said) => {
@@ -69,36 +76,44 @@ export async function draw({ content, params: { id }, query, remember, signal, t
     const speed = rate();
     accepted.show(count(now.reports), open ? (speed >= 0.05 ? `${speed < 10 ? speed.toFixed(1) : count(Math.round(speed))} a second` : "none in the last half minute") : "no more are taken");
     refused.show(count(lost), now.statuses.duplicate ? `and ${count(now.statuses.duplicate)} repeats, which is no fault` : "since the collector started");
-    const half = halfWidth(now.reports);
-    sure.show(now.noise === null ? "at the end" : half === null ? "?" : `\u00b1${short(100 * half)} %`, now.noise === null ? "rounds differ in what they ask" : "95 % interval");
-    const goal = needed();
+    sure.show(...precision());
+    const goal = needed(open);
+    const counted = open?.reports ?? 0;
     const closes = open?.closes_at;
     if (!open) left.show("done", "the last round is closed");
-    else if (goal && now.reports >= goal) left.show("reached", `${count(goal)} reports`);
-    else if (goal) left.show(speed > 0 ? span((goal - now.reports) / speed) : "waiting", `${count(goal)} reports ${now.close_at_count ? "close the round" : `for \u00b1${target.value} %`}`);
+    else if (goal && counted >= goal) left.show("reached", `${count(goal)} reports`);
+    else if (goal) left.show(speed > 0 ? span((goal - counted) / speed) : "waiting", `${count(goal)} reports ${now.close_at_count ? "close the round" : `for \u00b1${target.value} %`}`);
     else if (closes) left.show(span(closes - now.now), `closes ${when(closes)}`);
-    else left.show("no target", "set one below");
-    reportsLine.show(times, totals, goal && goal < 4 * Math.max(now.reports, 1) ? goal : null);
-    if (now.noise !== null) {
-      const seen = times.map((time, at) => [time, halfWidth(totals[at])]).filter(([, half]) => half !== null);
-      errorLine.show(seen.map(([time]) => time), seen.map(([, half]) => 100 * half), wanted() ? 100 * wanted() : null);
-    }
+    else left.show("no target", canAim(open) ? "set one below" : "the round is closed by hand");
+    aim.hidden = !canAim(open);
+    reportsLine.draw(times, totals, goal && now.rounds.length === 1 && goal < 4 * Math.max(now.reports, 1) ? goal : null);
+    errorBox.hidden = now.telling === null || now.telling.is_planned;
+    if (!errorBox.hidden) errorLine.draw(halfWidth, heard(), goal, canAim(open) ? wanted() : null);
+  };
+
+  /** How unsure a rare key is, or which round will say. */
+  const precision = () => {
+    const { telling } = now;
+    if (telling === null) return ["at the end", "no round tells frequencies by itself"];
+    if (telling.is_planned) return [`in round ${telling.round}`, `${telling.purpose}: ${count(PROMISED)} reports to it would give \u00b1${short(100 * halfWidth(PROMISED))} %`];
+    if (!heard()) return ["no report yet", `${count(PROMISED)} would give \u00b1${short(100 * halfWidth(PROMISED))} %`];
+    return [`\u00b1${short(100 * halfWidth(heard()))} %`, now.rounds.length > 1 ? `of people, 95 % interval; by round ${telling.round} alone` : "of people, 95 % interval"];
   };
 
   const drawRounds = (all) => {
     const rows = all.map((round) => h("tr", {},
-      h("th", { scope: "row" }, round.number), h("td", {}, nameNode(round.purpose)), h("td", { class: "number" }, count(round.reports)),
+      h("th", { scope: "row", class: "narrow" }, round.number), h("td", { class: "words-in" }, nameNode(round.purpose)), h("td", { class: "number" }, count(round.reports)),
       h("td", {}, round.closed_at === null ? h("span", { class: "badge open" }, "open") : h("span", { class: "badge finished" }, "closed")),
       h("td", { class: "nowrap" }, when(round.opened_at)),
-      h("td", {}, round.closed_at === null ? (round.closes_at ? `closes ${when(round.closes_at)}` : "") : `${when(round.closed_at)}, ${round.why}`),
-      h("td", {}, round.closed_at === null && now.state === "open" && h("button", { type: "button", onclick: () => close(round) }, `Close round ${round.number}`))));
-    // Rows are replaced only when they changed, so that a focused button stays where it is.
-    const text = JSON.stringify(all.map(({ number, reports, closed_at }) => [number, reports, closed_at]));
-    if (rounds.dataset.text === text) return;
-    const hadFocus = rounds.contains(document.activeElement);
-    rounds.dataset.text = text;
+      h("td", {}, round.closed_at === null ? (round.closes_at ? `closes ${when(round.closes_at)}` : "\u2013") : `${when(round.closed_at)}, ${round.why}`)));
     put(rounds, rows);
-    if (hadFocus) rounds.querySelector("button")?.focus();
+    const open = now.state === "open" ? all.find((round) => round.closed_at === null) : undefined;
+    // The button is replaced only when it is another, so that the focus stays on it.
+    if (closing.dataset.round === String(open?.number)) return;
+    const hadFocus = closing.contains(document.activeElement);
+    closing.dataset.round = String(open?.number);
+    put(closing, open && h("button", { type: "button", onclick: () => close(open) }, `Close round ${open.number}`));
+    if (hadFocus) closing.querySelector("button")?.focus();
   };
 
   const describe = (open) => {
@@ -106,7 +121,7 @@ export async function draw({ content, params: { id }, query, remember, signal, t
     else if (!open) put(note, "All rounds are closed. ", h("a", { href: `#/c/${id}/results` }, "See the results"), ".");
     else if (now.reports === 0) put(note, "No report yet. Devices send to this campaign's address; to try it: ", h("code", {}, `keyveil send ${location.origin}/v1/campaigns/${id} PAIRS.csv`));
     else if (now.reports === 1) put(note, "One report: it is noise and one person's answer, and tells nothing about anybody.");
-    else if (open.number > 1 || now.noise === null) put(note, `Round ${open.number} is open: ${open.purpose}. There are no results before the last round is closed.`);
+    else if (open.number > 1 || now.has_several_rounds) put(note, `Round ${open.number} is open: ${open.purpose}. There are no results before the last round is closed.`);
     else put(note, "Reports are noised, so looking early costs nobody anything. ", h("a", { href: `#/c/${id}/results` }, "See what is known so far"), ".");
   };
 
@@ -127,11 +142,9 @@ export async function draw({ content, params: { id }, query, remember, signal, t
     if (now) drawTiles(now.rounds.find((round) => round.closed_at === null));
   });
   show(await get(`/v1/campaigns/${id}/progress`, { signal }));
-  errorBox.hidden = now.noise === null;
   content.append(tiles(accepted, refused, sure, left), note,
-    h("div", { class: "pair" }, h("section", { class: "card" }, h("h2", {}, "Reports"), reportsLine), errorBox),
-    now.noise !== null && !now.close_at_count ? h("div", { class: "controls" }, field("Wanted: a rare key known to \u00b1 %", target)) : "",
-    h("section", {}, h("h2", {}, "Rounds"), h("div", { class: "scroll", role: "region", "aria-label": "Rounds", tabindex: 0 }, h("table", {}, h("thead", {}, h("tr", {}, ["Round", "Purpose", "Reports", "State", "Opened", "Closed", ""].map((title, at) => h(title ? "th" : "td", { scope: title ? "col" : null, class: at === 2 ? "number" : null }, title)))), rounds))),
+    h("div", { class: "pair" }, h("section", { class: "card" }, h("h2", {}, "Reports"), reportsLine, h("p", { class: "muted" }, "Live since this page was opened; before that a straight line from the campaign's beginning.")), errorBox),
+    h("section", {}, h("div", { class: "title" }, h("h2", {}, "Rounds"), closing), h("div", { class: "scroll", role: "region", "aria-label": "Rounds", tabindex: 0 }, h("table", {}, h("thead", {}, h("tr", {}, ["Round", "Purpose", "Reports", "State", "Opened", "Closed"].map((title, at) => h("th", { scope: "col", class: at === 2 ? "number" : null }, title)))), rounds))),
     h("section", {}, h("h2", {}, "Refused, by reason"), h("p", { class: "muted" }, "Reports to this campaign since the collector process started. Whole requests that were refused are on the health page."), reasons));
   show(now);
   const stop = poll((signal) => get(`/v1/campaigns/${id}/progress`, { signal }), {

@@ -10,7 +10,6 @@ const CHART_KEYS = 20;
 const MULTIPLES = 12;
 const POSTS = [["none", "unbiased"], ["clip", "clipped to 0 to 100 %"], ["project", "made consistent"], ["shrink", "shrunk"], ["published", "as the paper does"]];
 const EXPORTS = [["csv", "CSV"], ["json", "JSON"], ["parquet", "Parquet"], ["arrow", "Arrow"]];
-const LIARS = 0.01;
 
 /** The width of one of two charts side by side, or of one below the other where there is no room. */
 const halfOf = (width) => (width > 760 ? (width - 60) / 2 : width - 30);
@@ -27,7 +26,7 @@ export async function draw({ content, params: { id }, query, remember, signal, r
   content.append(summary(found, id), sentence(found), view.controls(redraw, id));
   content.append(await topChart(found, state, content.clientWidth));
   content.append(view.table());
-  const multiples = await distributions(found, id);
+  const multiples = await distributions(found, content.clientWidth);
   if (multiples) content.append(multiples);
   addEventListener("theme", async () => content.querySelector(".top-chart")?.replaceWith(await topChart(found, state, content.clientWidth)), { signal });
   view.show();
@@ -74,10 +73,10 @@ async function topChart(found, state, width) {
     const [low, high] = found.value_range;
     boxes.push(h("div", {}, h("h3", {}, "How much, among those who do"), await figure((Plot) => ({
       ...common, width: halfOf(width), y: { type: "point", domain: codes }, x: { label: "mean value", domain: [low, high] }, ariaLabel: "Mean values of the same keys with 95 % intervals; the table below has the numbers",
-      marks: [...axis(Plot, {}), Plot.ruleY(means, { y: "code", x1: "low", x2: "high", stroke: paint, strokeWidth: 5, strokeOpacity: 0.35, strokeLinecap: "round" }), Plot.dot(means.filter(({ middle }) => middle >= low && middle <= high), { y: "code", x: "middle", fill: paint, r: 4 })],
+      marks: [...axis(Plot, {}), Plot.ruleY(means.filter(({ isNoise }) => !isNoise), { y: "code", x1: "low", x2: "high", stroke: paint, strokeWidth: 5, strokeOpacity: 0.35, strokeLinecap: "round" }), Plot.dot(means.filter(({ middle }) => middle >= low && middle <= high), { y: "code", x: "middle", fill: paint, r: 4 })],
     }))));
   }
-  return h("section", { class: "card top-chart" }, h("h2", {}, `The ${rows.length === 1 ? "most frequent key" : `${rows.length} most frequent keys`}`), h("div", { class: "pair" }, boxes), h("p", { class: "muted" }, "Dots are estimates, bars their 95 % intervals. Grey: within noise."));
+  return h("section", { class: "card top-chart" }, h("h2", {}, `The ${rows.length === 1 ? "most frequent key" : `${rows.length} most frequent keys`}`), h("div", { class: "pair" }, boxes), h("p", { class: "muted" }, `Dots are estimates, bars their 95 % intervals. Grey: within noise.${means.length ? " A mean without a bar may lie anywhere in the range; one without a dot was estimated outside of it." : ""}`));
 }
 
 /** The table: which rows, in which order, which page of them. */
@@ -90,9 +89,8 @@ class View {
     this.pager = h("div", { class: "pager" });
     this.head = h("tr");
     this.columns = [
-      ["rank", "Rank", "number"], ["key", "Key", ""], ["frequency", "People", "number"], ["low", "95 % interval", ""], ["may", "May rank", "number"],
-      ...(found.hasMeans ? [["mean", "Mean", "number"], ["width", "95 % interval", ""]] : []),
-      ...(found.leverage ? [["liars", "With 1 % liars", ""]] : []),
+      ["rank", "Rank", "number"], ["key", "Key", ""], ["frequency", "People", "number"], ["low", "95 % interval", ""], ...(found.hasHostile ? [["liars", "1 % liars", "number"]] : []), ["may", "May rank", "number"],
+      ...(found.hasMeans ? [["mean", "Mean", "number"], ["width", "95 % interval", ""], ...(found.hasHostile ? [["mean-liars", "1 % liars", "number"]] : [])] : []),
     ];
     const clear = [...found.order].filter((code) => !found.isNoise(code));
     const widths = (clear.length ? clear : [...found.order]).map((code) => found.high[code] - found.low[code]).filter(Number.isFinite);
@@ -144,7 +142,7 @@ class View {
   table() {
     return h("section", {}, h("h2", {}, "Every key"), this.status,
       h("div", { class: "scroll", role: "region", "aria-label": "Every key", tabindex: 0 }, h("table", { class: "keys" }, h("thead", {}, this.head), this.body)), this.pager,
-      h("p", { class: "muted" }, "People: share of all who were asked. Grey rows cannot be told from keys that nobody holds, looking at all keys together. May rank: the ranks that all keys can have at once, 95 of 100 times.", this.found.leverage ? " With 1 % liars: if one device in a hundred lied as well as it can, the estimate could come out anywhere between these; see the health page." : ""));
+      h("p", { class: "muted" }, "People: share of all who were asked. Grey rows cannot be told from keys that nobody holds, looking at all keys together. May rank: the ranks that all keys can have at once, 95 of 100 times.", this.found.hasHostile ? " 1 % liars: if one device in a hundred lied as well as it can, the estimate could move by so much; see the health page." : "", this.found.hasMeans ? " A mean outside its range is the unbiased estimate of one inside: read its interval." : ""));
   }
 
   show() {
@@ -180,7 +178,7 @@ class View {
       this.places ??= placesByName(key);
       return codes.sort((a, b) => turn * (this.places[a] - this.places[b]));
     }
-    const of = { frequency: (code) => frequency[code], low: (code) => found.low[code], may: (code) => found.rank_best[code], mean: (code) => mean[code] ?? -Infinity, width: (code) => high[code] - low[code], liars: (code) => found.reachOfLiars(code, LIARS).high }[state.sort];
+    const of = { frequency: (code) => frequency[code], low: (code) => found.low[code], may: (code) => found.rank_best[code], mean: (code) => mean[code] ?? -Infinity, width: (code) => high[code] - low[code], liars: (code) => found.columns.frequency_hostile[code], "mean-liars": (code) => found.columns.mean_hostile[code] ?? Infinity }[state.sort];
     if (!of) return turn < 0 ? codes.reverse() : codes;
     const values = new Float64Array(found.n);
     for (const code of codes) values[code] = of(code);
@@ -214,16 +212,14 @@ class View {
       h("th", { scope: "row" }, nameNode(columns.key[code]), isNoise && h("span", { class: "unseen" }, " (within noise)")),
       h("td", { class: "number strong" }, percent(columns.frequency[code], this.digits)),
       h("td", { class: "interval" }, intervalMark(found.low[code], columns.frequency[code], found.high[code], this), h("span", {}, bounds)),
-      h("td", { class: "number nowrap" }, best === worst ? count(best) : `${count(best)}\u2013${count(worst)}`),
+      found.hasHostile && h("td", { class: "number muted" }, `\u00b1 ${percent(columns.frequency_hostile[code], this.digits)}`),
+      h("td", { class: "number" }, best === worst ? count(best) : `${count(best)}\u2013${count(worst)}`),
     ];
     if (found.hasMeans) {
       const isKnown = found.hasMean(code);
       cells.push(h("td", { class: "number strong" }, isKnown ? value(columns.mean[code], this.meanDigits) : h("span", { class: "muted" }, this.isInRange(columns.mean[code]) ? value(columns.mean[code], this.meanDigits) : "?")));
       cells.push(h("td", { class: "interval" }, isKnown ? [intervalMark(columns.mean_low[code], columns.mean[code], columns.mean_high[code], { from: found.value_range[0], to: found.value_range[1], className: "of-mean" }), h("span", {}, `${value(columns.mean_low[code], this.meanDigits)} to ${value(columns.mean_high[code], this.meanDigits)}`)] : h("span", { class: "muted" }, "anywhere in the range")));
-    }
-    if (found.leverage) {
-      const reach = found.reachOfLiars(code, LIARS);
-      cells.push(h("td", { class: "nowrap muted" }, `${percent(reach.low, this.digits)} to ${percent(reach.high, this.digits)}`));
+      if (found.hasHostile) cells.push(h("td", { class: "number muted" }, columns.mean_hostile[code] === null ? "any" : `\u00b1 ${value(columns.mean_hostile[code], this.meanDigits)}`));
     }
     return h("tr", { class: isNoise ? "noise" : null, dataset: { code } }, cells);
   }
@@ -249,18 +245,19 @@ function placesByName(names) {
 }
 
 /** Small multiples: how a key's values are spread, for the most frequent keys. */
-async function distributions(found) {
+async function distributions(found, room) {
   const codes = [...found.order].filter((code) => found.distribution[code]?.some((share) => share !== null)).slice(0, MULTIPLES);
   const points = found.metadata.bins;
   if (!codes.length || !points) return null;
+  const width = room < 500 ? (room - 60) / 2 : 220;
   const most = Math.max(...codes.flatMap((code) => found.distribution[code].map((share) => share ?? 0)));
   const figures = await Promise.all(codes.map(async (code) => {
     const shares = found.distribution[code];
     const rows = points.map((point, at) => ({ point, share: 100 * (shares[at] ?? 0) }));
     const step = points.length > 1 ? points[1] - points[0] : 1;
     const drawn = await figure((Plot) => ({
-      width: 220, height: 120, marginLeft: 30, marginBottom: 24, marginTop: 8, marginRight: 6, ariaLabel: `Distribution of the values of ${shown(found.columns.key[code])}`,
-      x: { label: null, domain: found.value_range, ticks: 3 }, y: { label: null, domain: [0, 100 * most], ticks: 3 },
+      width, height: 120, marginLeft: 30, marginBottom: 24, marginTop: 8, marginRight: 6, ariaLabel: `Distribution of the values of ${shown(found.columns.key[code])}`,
+      x: { label: null, domain: found.value_range, ticks: 3, tickSize: 3 }, y: { label: null, domain: [0, 100 * most], ticks: 3, tickSize: 3 },
       marks: [Plot.rectY(rows, { x1: (row) => row.point - step / 2, x2: (row) => row.point + step / 2, y: "share", fill: found.isNoise(code) ? "var(--faint)" : "var(--green)", inset: 0.5 }), Plot.ruleY([0], { stroke: "var(--muted)" })],
     }));
     return h("figure", {}, h("figcaption", {}, nameNode(found.columns.key[code])), drawn);
