@@ -1,11 +1,7 @@
 """A collector that tests the noise of what it was sent."""
 
-import secrets
-
 import pytest
-from collecting import Caller, make_question, make_reports
-
-from keyveil.report import Envelope
+from collecting import Caller, lie, make_question, make_reports
 
 
 @pytest.fixture
@@ -13,14 +9,6 @@ def caller(tmp_path):
     caller = Caller(f"sqlite:///{tmp_path}/c.db")
     yield caller
     caller.close()
-
-
-def lie(campaign, symbol):
-    """The same answer from many devices, under fresh ids."""
-    payload = campaign.build().layout.encode(symbol)
-    return Envelope(
-        campaign=campaign.tag, round=1, report_id=secrets.token_bytes(16), payload=payload
-    ).to_bytes()
 
 
 def examine(caller, campaign):

@@ -7,7 +7,7 @@ import threading
 import time
 
 from browsing import ask, expect, new_token, send, visiting
-from collecting import make_question
+from collecting import lie, make_question
 
 from keyveil import Campaign
 from keyveil.client import Reporter
@@ -221,6 +221,26 @@ def test_what_liars_could_do_is_shown_as_the_collector_says(browser, furnished):
         page.locator("#share").fill("10")
         expect(table).not_to_have_text(before)
         assert "liars=10" in page.url
+
+
+def test_the_noise_is_tested_when_somebody_asks(browser, collector):
+    campaign = make_question("kvue", keys=tuple(f"<b>{i}" for i in range(8)))
+    token = collector.create(campaign)["device_token"]
+    device = Reporter(campaign)
+
+    def press(visitor):
+        page = visitor.go(f"/c/{campaign.id}/health")
+        page.get_by_role("button", name="Test the reports").click()
+        return page
+
+    with visiting(browser, collector.url, token=collector.admin) as visitor:
+        expect(press(visitor).get_by_text("0 reports are too few to tell.")).to_be_visible()
+        send(collector, campaign, [device.report({}) for _ in range(1500)], token)
+        expect(press(visitor).get_by_text("No attack that can be seen.")).to_be_visible()
+        send(collector, campaign, [lie(campaign, 3 * 5 + 1) for _ in range(500)], token)
+        page = press(visitor)
+        expect(page.get_by_text("This is not honest noise.")).to_be_visible()
+        expect(page.locator(".trouble")).to_contain_text("2,000 reports")
 
 
 def test_the_normal_law_of_the_page_is_pythons(browser, furnished):

@@ -150,6 +150,14 @@ def make_reports(campaign, count, round=None):
     return [device.report(held, round) for _ in range(count)]
 
 
+def lie(campaign, symbol):
+    """A report that says what it likes, under a fresh id."""
+    payload = campaign.build().layout.encode(symbol)
+    return Envelope(
+        campaign=campaign.tag, round=1, report_id=secrets.token_bytes(16), payload=payload
+    ).to_bytes()
+
+
 def glass(size=1 << 16, **changes):
     """A campaign in which every report owns a bucket: one symbol of `grr` each."""
     return make_question("grr", keys=tuple(f"b{i}" for i in range(size)), pairs_per_user=1, **changes)

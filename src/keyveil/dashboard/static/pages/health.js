@@ -1,4 +1,4 @@
-import { get, poll, text } from "../api.js";
+import { get, poll, post, text } from "../api.js";
 import { h, nameNode, put } from "../dom.js";
 import { Found } from "../found.js";
 import { count, digitsFor, percent, value } from "../format.js";
@@ -30,10 +30,11 @@ export async function draw({ content, params: { id }, query, remember, signal })
     put(ofReports, refusals(reports));
     put(ofRequests, refusals(problems, {}));
   };
-  show(await look(signal));
+  const first = await look(signal);
+  show(first);
   const stop = poll(look, { every: 3000, show, fail: () => {} });
   signal.addEventListener("abort", stop);
-  content.append(await liars(id, query, remember, signal));
+  content.append(noise(id, first.progress.rounds, signal), await liars(id, query, remember, signal));
 }
 
 /** Prometheus text: the counts of one metric by one label. */
@@ -44,6 +45,32 @@ export function series(page, name, label) {
     if (found) counts[found[1]] = Number(found[2]);
   }
   return counts;
+}
+
+/** Whether stored reports look like the noise that devices make, tested when somebody asks. */
+function noise(id, rounds, signal) {
+  const result = h("div", { role: "status" });
+  const test = async (number) => {
+    put(result, h("p", { class: "muted" }, "Testing\u2026"));
+    try {
+      put(result, verdict(await post(`/v1/campaigns/${id}/rounds/${number}/examine`, undefined, { signal })));
+    } catch (error) {
+      if (!signal.aborted) put(result, h("p", {}, `${error.title}. ${error.detail} ${error.remedy}`));
+    }
+  };
+  const buttons = rounds.map(({ number }) => h("button", { type: "button", onclick: () => test(number) }, rounds.length > 1 ? `Test round ${number}` : "Test the reports"));
+  return h("section", {}, h("h2", {}, "Is it noise?"),
+    h("p", {}, "Honest reports follow laws that are known exactly, whatever people hold: how many keys a report names, which are named together, which index or hash it carries. Crude attacks break them."),
+    h("div", { class: "controls" }, buttons), result);
+}
+
+function verdict({ reports, alarm, p, tests }) {
+  if (!tests.length) return h("p", {}, `${count(reports)} reports are too few to tell.`);
+  const chance = `${count(reports)} reports, ${tests.length} tests; honest devices look as odd with chance ${p < 0.01 ? p.toExponential(0) : p.toFixed(2)}.`;
+  if (!alarm) return h("p", {}, h("strong", {}, "No attack that can be seen. "), chance);
+  const { what, keys } = tests[0];
+  return h("div", { class: "trouble" }, h("p", {}, h("strong", {}, "This is not honest noise. "), chance),
+    h("p", {}, `${what[0].toUpperCase()}${what.slice(1)}. `, keys.slice(0, 10).flatMap((key, at) => [at ? ", " : "Keys: ", nameNode(key)])));
 }
 
 async function liars(id, query, remember, signal) {
