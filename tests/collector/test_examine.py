@@ -39,5 +39,5 @@ def test_reports_that_were_dropped_cannot_be_examined(caller):
     token = caller.create(campaign, drop_reports=True)["device_token"]
     caller.send(campaign, make_reports(campaign, 5), token=token)
     caller.close_round(campaign, 1)
-    caller.collector.tidy()
+    caller.collector.running.tidy()
     assert examine(caller, campaign)["code"] == "reports-dropped"

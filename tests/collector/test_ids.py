@@ -42,7 +42,7 @@ def test_only_issued_ids_count_and_each_once(caller):
     mixed = [issued[0], make_reports(campaign, 1)[0], issued[1], issued[0]]
     assert caller.send(campaign, mixed, token=token) == ["accepted", "not-issued", "accepted", "duplicate"]
     assert caller.send(campaign, issued, token=token) == ["duplicate"] * 2 + ["accepted"] * 3
-    assert caller.collector.recount(campaign.id, 1).tally_reports == 5
+    assert caller.collector.readout.recount(campaign.id, 1).tally_reports == 5
 
 
 def test_an_id_is_for_one_campaign(caller):

@@ -182,8 +182,8 @@ class Histories(RuleBasedStateMachine):
     @rule()
     def tick(self):
         self.latest = max(self.latest, self.now)
-        self.caller.collector.tick()
-        self.caller.collector.tidy()
+        self.caller.collector.running.tick()
+        self.caller.collector.running.tidy()
         if self.latest >= NOW + 20 * SPAN:
             self.glass_is_open = False
 
@@ -208,10 +208,10 @@ class Histories(RuleBasedStateMachine):
 
     def check_everything(self):
         reports = self.counted[self.glass.id].values()
-        assert self.caller.collector.tally(self.glass.id, 1) == self.glass.tally(reports)
-        assert self.caller.collector.recount(self.glass.id, 1).agrees
+        assert self.caller.collector.readout.tally(self.glass.id, 1) == self.glass.tally(reports)
+        assert self.caller.collector.readout.recount(self.glass.id, 1).agrees
         for number, tally in enumerate(self.tallies, 1):
-            assert self.caller.collector.tally(self.rounds.id, number) == tally
+            assert self.caller.collector.readout.tally(self.rounds.id, number) == tally
         view = self.caller("GET", f"/v1/campaigns/{self.rounds.id}").json
         asked = self.asked
         assert view["round"] == (asked.number if isinstance(asked, Round) else None)

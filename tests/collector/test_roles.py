@@ -45,7 +45,7 @@ class World:
         if "application/octet-stream" in content:
             from keyveil.report import to_frames
 
-            [name] = self.caller.collector.issue_ids(self.here.id, 1).ids
+            [name] = self.caller.collector.campaigns.issue_ids(self.here.id, 1).ids
             body = to_frames([Reporter(self.here, ids=lambda: bytes.fromhex(name)).report({})])
         elif content:
             body, headers = json.dumps(self.body(operation)).encode(), [("content-type", "application/json")]
@@ -153,7 +153,7 @@ def test_the_log_of_acts_cannot_be_changed(caller):
     for statement in ("update acts set act = 'nothing'", "delete from acts"):
         with pytest.raises(StoreError), caller.collector.store.write() as tx:
             tx._run(statement)
-    assert [act.act for act in caller.collector.acts(0).acts] == [
+    assert [act.act for act in caller.collector.access.acts(0).acts] == [
         "token-made",
         "campaign-created",
         "token-made",

@@ -65,7 +65,7 @@ def test_every_protocol_runs_to_its_end(store_url, mechanism):
     assert answer.body.decode() == offline
     assert answer.headers["keyveil-state"] == "final"
     for number, tally in enumerate(tallies, 1):
-        assert caller.collector.tally(campaign.id, number) == tally
+        assert caller.collector.readout.tally(campaign.id, number) == tally
     caller.close()
 
 
@@ -82,9 +82,9 @@ def test_two_operators_who_close_at_once_hear_the_same(caller):
     said = [answer.json for answer in caller.loop.run_until_complete(both())]
     assert all(one == said[0] for one in said)
     assert said[0]["next_round"] == 2
-    acts = [act.act for act in caller.collector.acts(0).acts]
+    acts = [act.act for act in caller.collector.access.acts(0).acts]
     assert acts.count("round-closed") == 1
-    assert len(caller.collector.rounds(campaign.id).rounds) == 2
+    assert len(caller.collector.running.list(campaign.id).rounds) == 2
 
 
 def test_two_processes_who_close_at_once_hear_the_same(database):
@@ -100,16 +100,17 @@ def test_two_processes_who_close_at_once_hear_the_same(database):
 
     with ThreadPoolExecutor(4) as pool:
         calls = [
-            pool.submit(caller.collector.close, "operator", campaign.id, 1) for caller in (one, two, one, two)
+            pool.submit(caller.collector.running.close, "operator", campaign.id, 1)
+            for caller in (one, two, one, two)
         ]
         said = [call.result() for call in calls]
     assert all(closed == said[0] for closed in said)
     # The process that did not close it takes reports to the new round, and refuses the old.
-    second = replay(campaign.protocol(), campaign.id, [one.collector.tally(campaign.id, 1)])
+    second = replay(campaign.protocol(), campaign.id, [one.collector.readout.tally(campaign.id, 1)])
     for caller in (one, two):
         assert caller.send(campaign, answers(campaign, second, 5), token=token) == ["accepted"] * 5
         assert caller.send(campaign, answers(campaign, first, 1), token=token) == ["round_closed"]
-    assert one.collector.tally(campaign.id, 2).n_reports == 10
+    assert one.collector.readout.tally(campaign.id, 2).n_reports == 10
     one.close()
     two.close()
 
@@ -122,7 +123,7 @@ def test_a_round_ends_by_count(caller):
     for _ in range(100):
         if caller("GET", f"/v1/campaigns/{campaign.id}").json["round"] == 2:
             break
-    assert caller.collector.rounds(campaign.id).rounds[0].why == "by count"
+    assert caller.collector.running.list(campaign.id).rounds[0].why == "by count"
     assert caller.send(campaign, answers(campaign, first, 1), token=token) == ["round_closed"]
 
 
@@ -136,10 +137,10 @@ def test_a_round_ends_by_time_even_if_nobody_looks(store_url):
     assert caller.send(campaign, make_reports(campaign, 2), token=token) == ["accepted"] * 2
     now[0] += 61
     assert caller.send(campaign, make_reports(campaign, 1), token=token) == ["round_closed"]
-    caller.collector.tick()
+    caller.collector.running.tick()
     view = caller("GET", f"/v1/campaigns/{campaign.id}").json
     assert (view["state"], view["round"], view["device_config"]) == ("finished", None, None)
-    assert caller.collector.rounds(campaign.id).rounds[0].why == "by time"
+    assert caller.collector.running.list(campaign.id).rounds[0].why == "by time"
     caller.close()
 
 
@@ -164,16 +165,16 @@ def test_reports_are_dropped_if_asked_and_ids_stay(store_url):
     caller.send(campaign, reports, token=token)
     caller.close_round(campaign, 1)
     before = caller("GET", f"/v1/campaigns/{campaign.id}/release", token=caller.admin).body
-    caller.collector.tidy()
+    caller.collector.running.tidy()
     export = f"/v1/campaigns/{campaign.id}/rounds/1/reports"
     assert caller("GET", export, token=caller.admin).code == "reports-dropped"
     assert caller("GET", f"/v1/campaigns/{campaign.id}/release", token=caller.admin).body == before
     assert caller.send(campaign, reports[:1], token=token) == ["duplicate"]
     now[0] += 8 * 86400
-    caller.collector.tidy()
+    caller.collector.running.tidy()
     # Beyond the window it is no longer known, and still not counted.
     assert caller.send(campaign, reports[:1], token=token) == ["round_closed"]
-    assert caller.collector.tally(campaign.id, 1).n_reports == 4
+    assert caller.collector.readout.tally(campaign.id, 1).n_reports == 4
     caller.close()
 
 
@@ -185,7 +186,7 @@ def test_reports_sent_one_by_one_and_at_once_give_one_tally(caller):
     for report in reports[:10]:
         assert caller.send(campaign, [report], token=token) == ["accepted"]
     caller.send(campaign, reports[5:], token=token)
-    assert caller.collector.tally(campaign.id, 1) == campaign.tally(reports, first)
+    assert caller.collector.readout.tally(campaign.id, 1) == campaign.tally(reports, first)
     export = caller("GET", f"/v1/campaigns/{campaign.id}/rounds/1/reports", token=caller.admin).body
     assert export == to_frames(reports)
 
@@ -199,11 +200,11 @@ def test_a_count_that_was_reached_while_closing_failed_closes_later(caller, monk
         raise RuntimeError
 
     with monkeypatch.context() as patched:
-        patched.setattr(caller.collector, "close", fail)
+        patched.setattr(caller.collector.running, "close", fail)
         assert caller.send(campaign, make_reports(campaign, 4), token=token) == ["accepted"] * 4
         # The writer lives on.
         assert caller.send(campaign, make_reports(campaign, 1), token=token) == ["accepted"]
-    caller.collector.tidy()
+    caller.collector.running.tidy()
     assert caller("GET", f"/v1/campaigns/{campaign.id}").json["state"] == "finished"
 
 
@@ -231,4 +232,4 @@ def test_one_upload_that_fails_does_not_fail_its_neighbours(caller, monkeypatch)
 
     answers_ = caller.loop.run_until_complete(all_at_once())
     assert [answer.status for answer in answers_] == [200, 200, 200, 500, 200, 200]
-    assert caller.collector.tally(campaign.id, 1).n_reports == 5
+    assert caller.collector.readout.tally(campaign.id, 1).n_reports == 5

@@ -47,7 +47,7 @@ def test_the_first_start_makes_one_admin(database):
         callers = list(pool.map(lambda _: open_store(url), range(6)))
         from keyveil.collector.service import Collector
 
-        tokens = list(pool.map(lambda store: Collector(store).first_token(), callers))
+        tokens = list(pool.map(lambda store: Collector(store).access.first_token(), callers))
     assert sum(token is not None for token in tokens) == 1
     for store in callers:
         store.close()
@@ -65,7 +65,7 @@ def test_a_backup_is_one_moment_while_others_write(tmp_path):
     caller.send(campaign, make_reports(campaign, 5), token=token)
     copy = Caller(f"sqlite:///{tmp_path}/copy.db")
     assert copy.admin is None
-    assert copy.collector.tally(campaign.id, 1) == campaign.tally(reports)
+    assert copy.collector.readout.tally(campaign.id, 1) == campaign.tally(reports)
     assert copy.send(campaign, reports[:1], token=token) == ["duplicate"]
     copy.close()
     caller.close()
@@ -170,11 +170,11 @@ def test_a_full_disk_refuses_and_recovers(tmp_path):
     reports = make_reports(campaign, 3000)
     answer = caller.send(campaign, reports, token=token)
     assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "store-unavailable", "1")
-    assert caller.collector.tally(campaign.id, 1).n_reports == 0
+    assert caller.collector.readout.tally(campaign.id, 1).n_reports == 0
     assert caller("GET", f"/v1/campaigns/{campaign.id}").status == 200
     writer.execute("pragma max_page_count = 1000000")
     assert caller.send(campaign, reports, token=token) == ["accepted"] * 3000
-    assert caller.collector.recount(campaign.id, 1).agrees
+    assert caller.collector.readout.recount(campaign.id, 1).agrees
     caller.close()
 
 

@@ -20,8 +20,8 @@ def test_reports_are_accepted_once(caller):
     more = make_reports(campaign, 1)
     batch = [reports[4], *more, *more]
     assert caller.send(campaign, batch, token=token) == ["duplicate", "accepted", "duplicate"]
-    assert caller.collector.tally(campaign.id, 1) == campaign.tally([*reports, *more])
-    assert caller.collector.recount(campaign.id, 1).agrees
+    assert caller.collector.readout.tally(campaign.id, 1) == campaign.tally([*reports, *more])
+    assert caller.collector.readout.recount(campaign.id, 1).agrees
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_each_report_of_a_batch_gets_its_own_status(tmp_path, mechanism):
     ]
     fresh = Envelope(campaign=campaign.tag, round=1, report_id=b"f" * 16, payload=no_answer[35:]).to_bytes()
     assert caller.send(campaign, [fresh], token=token) == ["not-canonical"]
-    assert caller.collector.tally(campaign.id, 1) == campaign.tally([good[0], good[2]])
+    assert caller.collector.readout.tally(campaign.id, 1) == campaign.tally([good[0], good[2]])
     caller.close()
 
 
@@ -104,7 +104,7 @@ def test_gzip_is_expanded_to_a_bound(caller):
         assert caller("POST", path, broken, token=token, headers=coded).code == "bad-batch"
     odd = caller("POST", path, zipped, token=token, headers=[("content-encoding", "br")])
     assert odd.code == "unsupported-type"
-    assert caller.collector.tally(campaign.id, 1).n_reports == 50
+    assert caller.collector.readout.tally(campaign.id, 1).n_reports == 50
 
 
 def test_a_body_that_claims_too_much_is_not_read(caller):
@@ -174,7 +174,7 @@ def test_a_token_that_is_revoked_opens_nothing_at_once(caller):
         tx.revoke(token.split("-")[1], NOW)
     answer = caller.send(campaign, make_reports(campaign, 1), token=token)
     assert (answer.status, answer.code) == (401, "unknown-token")
-    assert caller.collector.tally(campaign.id, 1).n_reports == 1
+    assert caller.collector.readout.tally(campaign.id, 1).n_reports == 1
 
 
 def test_open_campaigns_need_no_token(caller):
@@ -205,7 +205,7 @@ def test_two_campaigns_in_one_group_do_not_mix(caller):
     for answers in caller.loop.run_until_complete(both()):
         assert [answer.json["reports"] for answer in answers] == [["accepted"]] * 20
     for campaign in (one, two):
-        assert caller.collector.tally(campaign.id, 1) == campaign.tally(sent[campaign.id])
+        assert caller.collector.readout.tally(campaign.id, 1) == campaign.tally(sent[campaign.id])
     # Forty uploads, few transactions.
     assert caller.collector.metrics.groups < 30
 

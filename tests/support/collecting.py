@@ -58,7 +58,7 @@ class Caller:
             open_store(store), settings=settings or Settings(tick=3600), clock=clock, log=Log(self.out)
         )
         try:
-            self.admin = self.collector.first_token()
+            self.admin = self.collector.access.first_token()
             self.collector.inspect()
         except BaseException:
             self.collector.store.close()
@@ -172,7 +172,7 @@ def glass_report(campaign, bucket, round=1):
 
 
 def bucket_counts(collector, campaign):
-    return np.asarray(collector.tally(campaign.id, 1).cells["support"])
+    return np.asarray(collector.readout.tally(campaign.id, 1).cells["support"])
 
 
 def fast_folder(tmp_path: Path) -> Path:

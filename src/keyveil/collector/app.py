@@ -60,7 +60,7 @@ class Application:
             clock=collector.now,
             metrics=collector.metrics,
             log=collector.log,
-            grown=collector.grown,
+            grown=collector.running.grown,
         )
         self._intake = Intake(collector, self.writer, self._rates, self._executor)
         self._rest = Starlette(
@@ -96,8 +96,8 @@ class Application:
         self.writer.start(loop)
         settings = self.collector.settings
         chores = asyncio.gather(
-            self._again_and_again(self.collector.tick, settings.tick),
-            self._again_and_again(self.collector.tidy, settings.tidy),
+            self._again_and_again(self.collector.running.tick, settings.tick),
+            self._again_and_again(self.collector.running.tidy, settings.tidy),
         )
         self.collector.log.event("started", store=self.collector.store.kind)
         try:
@@ -188,7 +188,7 @@ class Application:
         header = request.headers.get("authorization")
         if header is None:
             raise Problem("no-token")
-        credential = await self._work(self.collector.recognise, bearer(header.encode("latin-1")))
+        credential = await self._work(self.collector.access.recognise, bearer(header.encode("latin-1")))
         if credential is None:
             raise Problem("unknown-token")
         self._rates.check(credential)
@@ -278,57 +278,61 @@ class Application:
         # The contract's file is the campaign alone; beside terms it is a table of its own.
         if not isinstance(said, dict) or not isinstance(said.get("campaign"), dict):
             said = {"campaign": said}
-        made = await self._work(self.collector.create, asked.actor.id, convert(said, m.NewCampaign))
+        made = await self._work(self.collector.campaigns.create, asked.actor.id, convert(said, m.NewCampaign))
         return _json(made, 201 if made.created else 200)
 
     async def _list_campaigns(self, asked: Admitted) -> Response:
-        return _json(await self._work(self.collector.campaigns, asked.actor.campaign))
+        return _json(await self._work(self.collector.campaigns.list, asked.actor.campaign))
 
     async def _view_campaign(self, asked: Admitted) -> Response:
-        return _json(await self._work(self.collector.view, asked.campaign))
+        return _json(await self._work(self.collector.campaigns.view, asked.campaign))
 
     async def _label_campaign(self, asked: Admitted) -> Response:
         label = convert(asked.body, m.Label)
-        await self._work(self.collector.label, asked.actor.id, asked.campaign, label.label)
+        await self._work(self.collector.campaigns.label, asked.actor.id, asked.campaign, label.label)
         return _json(label)
 
     async def _compare_campaign(self, asked: Admitted) -> Response:
-        return _json(await self._work(self.collector.compare, asked.campaign, convert(asked.body, dict)))
+        return _json(
+            await self._work(self.collector.campaigns.compare, asked.campaign, convert(asked.body, dict))
+        )
 
     async def _send_reports(self, asked: Admitted) -> Response:
         """Uploads are the intake's; an address that only looks like one leads nowhere."""
         raise Problem("unknown-campaign")
 
     async def _list_rounds(self, asked: Admitted) -> Response:
-        return _json(await self._work(self.collector.rounds, asked.campaign))
+        return _json(await self._work(self.collector.running.list, asked.campaign))
 
     async def _close_round(self, asked: Admitted) -> Response:
-        return _json(await self._work(self.collector.close, asked.actor.id, asked.campaign, asked.round))
+        return _json(
+            await self._work(self.collector.running.close, asked.actor.id, asked.campaign, asked.round)
+        )
 
     async def _read_tally(self, asked: Admitted) -> Response:
-        tally = await self._work(self.collector.tally, asked.campaign, asked.round)
+        tally = await self._work(self.collector.readout.tally, asked.campaign, asked.round)
         return Response(tally.to_json(), media_type=JSON)
 
     async def _issue_ids(self, asked: Admitted) -> Response:
         count = int(asked.query["count"])
         self._rates.spend(asked.actor, count)
-        return _json(await self._work(self.collector.issue_ids, asked.campaign, count))
+        return _json(await self._work(self.collector.campaigns.issue_ids, asked.campaign, count))
 
     async def _recount(self, asked: Admitted) -> Response:
-        return _json(await self._work(self.collector.recount, asked.campaign, asked.round))
+        return _json(await self._work(self.collector.readout.recount, asked.campaign, asked.round))
 
     async def _examine(self, asked: Admitted) -> Response:
-        return _json(await self._work(self.collector.examine, asked.campaign, asked.round))
+        return _json(await self._work(self.collector.readout.examine, asked.campaign, asked.round))
 
     async def _export_reports(self, asked: Admitted) -> Response:
         form = asked.query["format"]
-        file = await self._work(self.collector.export, asked.campaign, asked.round, form)
+        file = await self._work(self.collector.readout.export, asked.campaign, asked.round, form)
         return self._file(file, REPORT_TYPES[form], f"round-{asked.round}.{form}")
 
     async def _release(self, asked: Admitted) -> Response:
         form = asked.query["format"]
         made, is_open = await self._work(
-            self.collector.release,
+            self.collector.readout.release,
             asked.campaign,
             post=asked.query["post"],
             estimator=asked.query.get("estimator"),
@@ -344,13 +348,13 @@ class Application:
     # --- what the dashboard asks for ---
 
     async def _about(self, asked: Admitted) -> Response:
-        return _json(await self._work(self.collector.about, asked.campaign))
+        return _json(await self._work(self.collector.campaigns.about, asked.campaign))
 
     async def _progress(self, asked: Admitted) -> Response:
-        return _json(await self._work(self.collector.progress, asked.campaign))
+        return _json(await self._work(self.collector.running.progress, asked.campaign))
 
     async def _results(self, asked: Admitted) -> Response:
-        packed = await self._work(self.collector.results, asked.campaign, post=asked.query["post"])
+        packed = await self._work(self.collector.readout.results, asked.campaign, post=asked.query["post"])
         headers = {"cache-control": "no-store", "vary": "accept-encoding"}
         if asked.takes_gzip:
             return Response(packed, media_type=JSON, headers=headers | {"content-encoding": "gzip"})
@@ -358,7 +362,7 @@ class Application:
 
     async def _hostile(self, asked: Admitted) -> Response:
         share = int(asked.query["per_mille"]) / 1000
-        return _json(await self._work(self.collector.reach, asked.campaign, share))
+        return _json(await self._work(self.collector.readout.reach, asked.campaign, share))
 
     async def _privacy(self, asked: Admitted) -> Response:
         known = await self._work(self.collector.known, asked.campaign)
@@ -375,14 +379,14 @@ class Application:
     async def _make_token(self, asked: Admitted) -> Response:
         new = convert(asked.body, m.NewToken)
         return _json(
-            await self._work(self.collector.make_token, asked.actor, asked.campaign or None, new), 201
+            await self._work(self.collector.access.make, asked.actor, asked.campaign or None, new), 201
         )
 
     async def _list_tokens(self, asked: Admitted) -> Response:
-        return _json(await self._work(self.collector.tokens, asked.campaign or None))
+        return _json(await self._work(self.collector.access.list, asked.campaign or None))
 
     async def _revoke_token(self, asked: Admitted) -> Response:
-        await self._work(self.collector.revoke, asked.actor, asked.campaign or None, asked.token)
+        await self._work(self.collector.access.revoke, asked.actor, asked.campaign or None, asked.token)
         return Response(status_code=204)
 
     _make_collector_token, _list_collector_tokens, _revoke_collector_token = (
@@ -392,10 +396,10 @@ class Application:
     )
 
     async def _acts(self, asked: Admitted) -> Response:
-        return _json(await self._work(self.collector.acts, int(asked.query["after"])))
+        return _json(await self._work(self.collector.access.acts, int(asked.query["after"])))
 
     async def _backup(self, asked: Admitted) -> Response:
-        file = await self._work(self.collector.backup, asked.actor.id)
+        file = await self._work(self.collector.readout.backup, asked.actor.id)
         return self._file(file, "application/vnd.sqlite3", "backup.db")
 
     def _file(self, file: BinaryIO, kind: str, name: str) -> Response:

@@ -89,7 +89,8 @@ class Intake:
         credential = None
         if b"authorization" in headers:
             token = bearer(headers[b"authorization"])
-            credential = self._collector.cached(token) or await self._work(self._collector.recognise, token)
+            access = self._collector.access
+            credential = access.cached(token) or await self._work(access.recognise, token)
             self._check(credential, known)
         elif known.terms.uploads != "open":
             raise Problem("no-token")

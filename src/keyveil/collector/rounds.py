@@ -14,7 +14,7 @@ from functools import cached_property
 
 from keyveil.campaign import Campaign
 from keyveil.collector.ids import campaign_secret
-from keyveil.collector.store.base import CampaignRow, Reading
+from keyveil.collector.store.base import CampaignRow, Reading, RoundRow
 from keyveil.collector.store.cells import unpack
 from keyveil.collector.terms import Terms
 from keyveil.errors import StoreError
@@ -63,6 +63,11 @@ def told(campaign: Campaign, round: Round) -> str:
 def report_length(round: Round) -> int:
     """Bytes of a report to a round."""
     return HEADER_BYTES + round.mechanism.layout.n_bytes
+
+
+def open_number(rows: list[RoundRow]) -> int | None:
+    """The number of the round that is open, if one is."""
+    return next((row.number for row in rows if row.closed_at is None), None)
 
 
 class Book:

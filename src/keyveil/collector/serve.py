@@ -39,7 +39,7 @@ def serve(
     """Run until a signal says stop. `show_token` gets the admin token of a first start, once."""
     with _listen(host, port) as listening:
         collector = Collector(open_store(store), settings=settings)
-        token = collector.first_token()
+        token = collector.access.first_token()
         if token is not None:
             show_token(token)
         collector.inspect()

@@ -1,0 +1,215 @@
+"""What is read out: tallies, releases, the reports themselves; recounts and tests of the noise."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from keyveil.collector.core import Core
+from keyveil.collector.messages import Examination, Oddity, Recount
+from keyveil.collector.problems import Problem
+from keyveil.collector.releases import intact, make_release, write_frames, write_parquet
+from keyveil.collector.rounds import Known, report_length
+from keyveil.collector.store import Block, RoundRow
+from keyveil.dashboard.hostile import Reach, reach
+from keyveil.dashboard.results import make_results, pack
+from keyveil.errors import MechanismError, ProtocolError, StoreError
+from keyveil.release import Release
+from keyveil.report import HEADER_BYTES
+from keyveil.tally import Counter, Payloads, Tally, count, trace
+
+# Releases remembered; one is named by how many reports each of its rounds had.
+_RELEASES = 16
+
+
+class ReadOut:
+    """What may be known of a collector's campaigns."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._lock = threading.Lock()
+        self._releases: dict[tuple[Any, ...], Release] = {}
+        self._results: dict[tuple[Any, ...], bytes] = {}
+
+    def tally(self, id: str, number: int) -> Tally:
+        """The sum of a round's reports."""
+        known = self._core.known(id)
+        with self._core.store.read() as tx:
+            self._row(tx.rounds(known.no), number)
+            return self._core.book.tally(tx, known, number)
+
+    def release(self, id: str, *, post: str, estimator: str | None) -> tuple[Release, bool]:
+        """What the campaign found, and whether more reports may still come.
+
+        A campaign of one round may be read at any time: reports are noised, so looking costs nothing.
+        """
+        known, tallies, is_open = self._tallies(id)
+        name = (id, post, estimator, *(tally.n_reports for tally in tallies))
+        made = self._releases.get(name)
+        if made is None:
+            made = make_release(known.campaign, tallies, post=post, estimator=estimator)
+            with self._lock:
+                while len(self._releases) >= _RELEASES:
+                    del self._releases[next(iter(self._releases))]
+                self._releases[name] = made
+        return made, is_open
+
+    def results(self, id: str, *, post: str) -> bytes:
+        """The release as the dashboard shows it, packed."""
+        known, tallies, is_open = self._tallies(id)
+        name = (id, post, is_open, *(tally.n_reports for tally in tallies))
+        packed = self._results.get(name)
+        if packed is None:
+            try:
+                packed = pack(make_results(known.campaign, tallies, post=post, is_open=is_open))
+            except MechanismError as error:
+                raise Problem("unknown-step", str(error)) from None
+            except ProtocolError as error:
+                raise Problem("round-empty", str(error)) from None
+            with self._lock:
+                while len(self._results) >= _RELEASES:
+                    del self._results[next(iter(self._results))]
+                self._results[name] = packed
+        return packed
+
+    def reach(self, id: str, share: float) -> Reach:
+        """What this share of devices, lying, could make of the campaign's most frequent keys."""
+        return reach(self.release(id, post="none", estimator=None)[0], share)
+
+    def _tallies(self, id: str) -> tuple[Known, list[Tally], bool]:
+        """The tallies of all rounds of a campaign that can be read, and whether more reports may come."""
+        known = self._core.known(id)
+        with self._core.store.read() as tx:
+            rows = tx.rounds(known.no)
+            row = tx.campaign(id)
+            assert row is not None
+            if known.campaign.has_several_rounds and row.finished_at is None:
+                raise Problem("rounds-left", f"round {rows[-1].number} is still to be closed")
+            tallies = [self._core.book.tally(tx, known, row.number) for row in rows]
+        return known, tallies, row.finished_at is None
+
+    def export(self, id: str, number: int, form: str) -> BinaryIO:
+        """The reports of a round as a file; refused if a byte of them has changed."""
+        known = self._core.known(id)
+        length = self._check_kept(known, number)
+
+        def damaged(block: Block) -> None:
+            self._core.mark_damaged(id, f"block {block.no} of round {number} is damaged")
+            raise Problem("campaign-damaged", f"block {block.no} of round {number} is damaged")
+
+        blocks = intact(lambda after: self._blocks(known, number, after), damaged)
+        out = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            if form == "frames":
+                write_frames(out, blocks)
+            else:
+                write_parquet(out, known.campaign, number, length, blocks)
+            out.seek(0)
+        except BaseException:
+            out.close()
+            raise
+        return out
+
+    def recount(self, id: str, number: int) -> Recount:
+        """Count the stored reports again, and compare with the tally."""
+        known = self._core.known(id)
+        self._check_kept(known, number)
+        broken: list[Block] = []
+        with self._core.store.read() as tx:
+            asked = self._core.book.round(tx, known, number)
+            counter = Counter(asked.mechanism, question=asked.question)
+            for block in intact(lambda after: tx.blocks(known.no, number, after=after), broken.append):
+                counter.add(payloads(block))
+            total = counter.tally()
+            try:
+                tally = self._core.book.tally(tx, known, number)
+            except StoreError:
+                tally = count(asked.mechanism, [], question=asked.question)
+        self._mark_broken(id, number, broken)
+        agrees = total == tally and not broken
+        return Recount(
+            round=number,
+            tally_reports=tally.n_reports,
+            stored_reports=total.n_reports,
+            damaged_blocks=len(broken),
+            agrees=agrees,
+        )
+
+    def examine(self, id: str, number: int) -> Examination:
+        """Test whether the stored reports of a round are honest noise."""
+        from keyveil.audit.reports import examine
+
+        known = self._core.known(id)
+        self._check_kept(known, number)
+        broken: list[Block] = []
+        with self._core.store.read() as tx:
+            asked = self._core.book.round(tx, known, number)
+            tally = self._core.book.tally(tx, known, number)
+            total = trace(asked.mechanism, [], question=asked.question)
+            for block in intact(lambda after: tx.blocks(known.no, number, after=after), broken.append):
+                packed = payloads(block)
+                answers = [packed[place] for place in range(len(packed))]
+                total += trace(asked.mechanism, answers, question=asked.question)
+        self._mark_broken(id, number, broken)
+        verdict = examine(asked.mechanism, total, tally)
+        names = (
+            known.campaign.keys if asked.keys is None else [known.campaign.keys[code] for code in asked.keys]
+        )
+        return Examination(
+            round=number,
+            reports=total.n_reports,
+            alarm=verdict.alarm,
+            p=verdict.p,
+            tests=[
+                Oddity(
+                    test=each.test,
+                    p=each.p,
+                    what=each.what,
+                    keys=[names[code] for code in each.keys if code < len(names)],
+                )
+                for each in verdict.findings
+            ],
+            damaged_blocks=len(broken),
+        )
+
+    def _mark_broken(self, id: str, number: int, broken: list[Block]) -> None:
+        for block in broken:
+            self._core.mark_damaged(id, f"block {block.no} of round {number} is damaged")
+
+    def backup(self, actor: str) -> BinaryIO:
+        """A copy of the embedded store, as a file."""
+        with tempfile.TemporaryDirectory(prefix="keyveil-") as folder:
+            path = Path(folder) / "backup.db"
+            self._core.store.backup(path)
+            copy = path.open("rb")
+        with self._core.store.write() as tx:
+            tx.log(at=self._core.now(), token=actor, act="backup-taken")
+        return copy
+
+    def _check_kept(self, known: Known, number: int) -> int:
+        with self._core.store.read() as tx:
+            row = self._row(tx.rounds(known.no), number)
+            if row.dropped_at is not None:
+                raise Problem("reports-dropped")
+            return report_length(self._core.book.round(tx, known, number))
+
+    def _blocks(self, known: Known, number: int, after: int) -> list[Block]:
+        with self._core.store.read() as tx:
+            return tx.blocks(known.no, number, after=after)
+
+    def _row(self, rows: list[RoundRow], number: int) -> RoundRow:
+        for row in rows:
+            if row.number == number:
+                return row
+        raise Problem("unknown-round")
+
+
+def payloads(block: Block) -> Payloads:
+    """The answers in a block, where they lie."""
+    data = np.frombuffer(block.reports, dtype=np.uint8)
+    starts = np.arange(HEADER_BYTES, data.size, block.length, dtype=np.int64)
+    return Payloads(data=data, starts=starts, n_bytes=block.length - HEADER_BYTES)
