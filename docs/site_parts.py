@@ -3,6 +3,7 @@
 {measured} pckv-ue      the mechanism's errors, from bench/results
 {kernel} pckv-ue        its integers at epsilon 1, from the code
 {methods}               every method, from its registry
+{coverage}              how often intervals hold, from bench/results
 {error-catalogue}       every refusal, from the collector's own table
 """
 
@@ -12,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import page_tables
-from docutils.nodes import container
+from docutils.nodes import Text, container, literal_block
 from latex2mathml.converter import convert
 from sphinx.util.docutils import SphinxDirective
 
@@ -67,9 +68,17 @@ def _as_restructured_text(
     lines[:] = out
 
 
+def _trim(app: Sphinx, doctree: nodes.document) -> None:
+    """An example that runs ends in an empty line; a reader need not see it."""
+    for block in doctree.findall(literal_block):
+        block.rawsource = block.rawsource.rstrip("\n")
+        block[:] = [Text(block.rawsource)]
+
+
 def setup(app: Sphinx) -> None:
     """Register the directives, the renderer and the reader of docstrings."""
     app.connect("autodoc-process-docstring", _as_restructured_text)
+    app.connect("doctree-read", _trim)
     for name in page_tables.TABLES:
         app.add_directive(name, _Table)
     app.add_html_math_renderer("mathml", (_skip_rest(_inline), _leave), (_skip_rest(_block), _leave))
