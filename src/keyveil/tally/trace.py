@@ -102,9 +102,12 @@ def pack_many(layout: Layout, answers: Answers) -> Payloads:
         rows = packed[done : done + len(part)]
         if isinstance(layout, Symbol):
             rows[:] = part.astype("<u8").view(np.uint8).reshape(len(part), 8)[:, : layout.n_bytes]
+        elif isinstance(layout, Trits):
+            for place in range(min(4, layout.length)):
+                trits = part[:, place::4]
+                rows[:, : trits.shape[1]] |= trits.astype(np.uint8) << np.uint8(2 * place)
         else:
-            width = 2 if isinstance(layout, Trits) else layout.bits
-            bits = (part[:, :, None] >> np.arange(width).astype(part.dtype)) & 1
+            bits = (part[:, :, None] >> np.arange(layout.bits).astype(part.dtype)) & 1
             rows[:] = np.packbits(bits.reshape(len(part), -1).astype(np.uint8), axis=1, bitorder="little")
         done += len(part)
     return Payloads.of_matrix(packed)
