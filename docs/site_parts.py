@@ -35,7 +35,8 @@ class _Table(SphinxDirective):
         """The function's Markdown, parsed where the directive stands."""
         for source in page_tables.SOURCES:
             self.env.note_dependency(str(source))
-        made = self.parse_text_to_nodes(page_tables.TABLES[self.name](*self.arguments))
+        text = page_tables.TABLES[self.name](*self.arguments)
+        made = self.parse_text_to_nodes(text, allow_section_headings=True)
         # Numbers keep to one line; sentences may break.
         return [container("", *made, classes=["numbers"])] if self.arguments else made
 
@@ -56,6 +57,8 @@ def _as_restructured_text(
     app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]
 ) -> None:
     """Docstrings are plain text for a terminal: indented parts become literal, names in backticks code."""
+    if lines and lines[0].startswith("Alias for field number"):
+        lines.clear()  # what Python says of a named tuple's field, for want of anything
     out: list[str] = []
     literal = False
     for line in lines:
