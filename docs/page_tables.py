@@ -13,9 +13,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from keyveil.collector.problems import CATALOGUE, REPORT_CODES
 from keyveil.errors import Refusal
-from keyveil.mechanisms import SEVERAL_ROUNDS
+from keyveil.estimate import HOSTILE_SHARE, lever
+from keyveil.mechanisms import SAME_REPORTS, SEVERAL_ROUNDS
 from keyveil.numerics import epsilon_above
 from keyveil.protocols import METHODS, build_protocol
 
@@ -25,6 +28,9 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0)
 OURS = ("auto", "bucket")
 # The crowd of the kernel's table: small enough to read, long enough that padding shows.
 KEYS, PAIRS = 100, 3
+
+# A key that one user in a hundred holds, with values around the middle: its frequency and its mean.
+HELD = np.array([0.01]), np.zeros(1)
 
 # Refusals of a batch as a whole; the collector answers them all with `bad-batch`.
 _OF_BATCHES: Mapping[str, str] = MappingProxyType(
@@ -198,6 +204,23 @@ def coverage() -> str:
     )
 
 
+def hostile() -> str:
+    """How far hostile devices move a key, for every method of one round; where ids are given out as well."""
+    rows = []
+    for name in METHODS:
+        if name in (*SEVERAL_ROUNDS, *SAME_REPORTS):
+            continue
+        mechanism = build_protocol(name, 1.0, n_keys=KEYS).start("docs").mechanism
+        chosen, given = (
+            float(lever(mechanism, chosen_hash=is_chosen).shift(*HELD, HOSTILE_SHARE).frequency_up[0])
+            for is_chosen in (True, False)
+        )
+        rows.append((f"`{name}`", chosen, f"{given:.2g}" if given < chosen else "-"))
+    rows.sort(key=lambda row: row[1])
+    head = ("mechanism", "moved by", "with ids given out")
+    return table(head, ((name, f"{chosen:.2g}", given) for name, chosen, given in rows))
+
+
 def _gains() -> str:
     names = {
         "frequency_mse": "frequency, all keys",
@@ -299,6 +322,7 @@ TABLES: Mapping[str, Callable[..., str]] = MappingProxyType(
         "kernel": kernel,
         "methods": methods,
         "coverage": coverage,
+        "hostile": hostile,
         "error-catalogue": error_catalogue,
     }
 )

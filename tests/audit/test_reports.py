@@ -183,7 +183,7 @@ def test_crude_attacks_of_one_percent_are_seen(attack, name):
     [*((a, name) for a, names in SEEN.items() for name in names), ("maximal gain", "bucket")],
 )
 def test_crude_attacks_of_one_percent_are_seen_in_99_of_100(attack, name):
-    # A hash that is tried for is seen in half of the runs at epsilon 1; docs/limits.md says so.
+    # A hash that is tried for is seen in two runs of three at epsilon 1; docs/limits.md says so.
     mechanism, runs = made(name, epsilon=2 if name == "bucket" else 1), 200
     seen = sum(verdict(mechanism, seed, attack).alarm for seed in range(runs))
     print(f"{name}, {attack}: seen in {seen} of {runs}")

@@ -11,6 +11,7 @@ import pytest
 
 from keyveil.collector.problems import CATALOGUE, REPORT_CODES
 from keyveil.errors import Refusal
+from keyveil.mechanisms import SAME_REPORTS, SEVERAL_ROUNDS
 from keyveil.protocols import METHODS
 from keyveil.testing import CHECKS
 
@@ -114,3 +115,10 @@ def test_security_names_tests_that_exist():
     named = re.findall(r"`((?:tests|bench)/[\w/.]+)`", text)
     assert named
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_the_tables_of_trust_name_every_method_of_one_round(tables):
+    for name in METHODS:
+        if name not in (*SAME_REPORTS, *SEVERAL_ROUNDS):
+            assert f"| `{name}` |" in tables.hostile()
+            assert f"| `{name}` |" in tables.coverage()
