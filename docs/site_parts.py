@@ -3,6 +3,8 @@
 {measured} pckv-ue      the mechanism's errors, from bench/results
 {kernel} pckv-ue        its integers at epsilon 1, from the code
 {methods}               every method, from its registry
+{coverage}              how often intervals hold, from bench/results
+{hostile}               how far lying devices move a key, from the estimators' weights
 {error-catalogue}       every refusal, from the collector's own table
 """
 
@@ -12,7 +14,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import page_tables
-from docutils.nodes import container
+from docutils.nodes import Text, container, literal_block
 from latex2mathml.converter import convert
 from sphinx.util.docutils import SphinxDirective
 
@@ -34,7 +36,8 @@ class _Table(SphinxDirective):
         """The function's Markdown, parsed where the directive stands."""
         for source in page_tables.SOURCES:
             self.env.note_dependency(str(source))
-        made = self.parse_text_to_nodes(page_tables.TABLES[self.name](*self.arguments))
+        text = page_tables.TABLES[self.name](*self.arguments)
+        made = self.parse_text_to_nodes(text, allow_section_headings=True)
         # Numbers keep to one line; sentences may break.
         return [container("", *made, classes=["numbers"])] if self.arguments else made
 
@@ -55,6 +58,8 @@ def _as_restructured_text(
     app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]
 ) -> None:
     """Docstrings are plain text for a terminal: indented parts become literal, names in backticks code."""
+    if lines and lines[0].startswith("Alias for field number"):
+        lines.clear()  # what Python says of a named tuple's field, for want of anything
     out: list[str] = []
     literal = False
     for line in lines:
@@ -67,9 +72,17 @@ def _as_restructured_text(
     lines[:] = out
 
 
+def _trim(app: Sphinx, doctree: nodes.document) -> None:
+    """An example that runs ends in an empty line; a reader need not see it."""
+    for block in doctree.findall(literal_block):
+        block.rawsource = block.rawsource.rstrip("\n")
+        block[:] = [Text(block.rawsource)]
+
+
 def setup(app: Sphinx) -> None:
     """Register the directives, the renderer and the reader of docstrings."""
     app.connect("autodoc-process-docstring", _as_restructured_text)
+    app.connect("doctree-read", _trim)
     for name in page_tables.TABLES:
         app.add_directive(name, _Table)
     app.add_html_math_renderer("mathml", (_skip_rest(_inline), _leave), (_skip_rest(_block), _leave))

@@ -15,7 +15,10 @@ from keyveil.testing import CHECKS, EXEMPT
 def main(name: str) -> int:
     """Print the kernel at four budgets, then every check; the number of those that failed."""
     module, _, of_class = name.partition(":")
-    cls = getattr(import_module(module), of_class)
+    try:
+        cls = getattr(import_module(module), of_class)
+    except (ModuleNotFoundError, AttributeError, ValueError) as error:
+        sys.exit(f'expected MODULE:CLASS, as keyveil.mechanisms.ks_ue:KsUe, got "{name}": {error}')
     for epsilon in (0.5, 1, 2, 4):
         mechanism = cls.for_epsilon(epsilon, n_keys=100)
         a, b = (round(float(chance), 6) for chance in (mechanism.a, mechanism.b))

@@ -5,10 +5,7 @@ why its loss is what it is. Map the paper's letters to ours.
 
 [Key] Authors: Title, venue and year, which algorithm (their x is our y).
 
-To add a mechanism: copy this file to src/keyveil/mechanisms/, calibrate (a new shape of report first
-needs its own file beside unary.py, a `count_answers` and a `draw_counts`), add the class to
-registry.py and a method to protocols/registry.py, run `make test` (the checks find it by themselves),
-add a line to the README's table and one to the CHANGELOG under Privacy.
+CONTRIBUTING.md has the steps, in order.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from keyveil.attack import Orders, random_message, random_pair, say
 from keyveil.attack.poisoning import Counted
@@ -177,12 +178,26 @@ def test_crude_attacks_of_one_percent_are_seen(attack, name):
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(("attack", "name"), [(a, name) for a, names in SEEN.items() for name in names])
+@pytest.mark.parametrize(
+    ("attack", "name"),
+    [*((a, name) for a, names in SEEN.items() for name in names), ("maximal gain", "bucket")],
+)
 def test_crude_attacks_of_one_percent_are_seen_in_99_of_100(attack, name):
-    mechanism, runs = made(name), 200
+    # A hash that is tried for is seen in two runs of three at epsilon 1; docs/limits.md says so.
+    mechanism, runs = made(name, epsilon=2 if name == "bucket" else 1), 200
     seen = sum(verdict(mechanism, seed, attack).alarm for seed in range(runs))
     print(f"{name}, {attack}: seen in {seen} of {runs}")
     assert seen >= 0.99 * runs
+
+
+def test_even_bits_among_almost_even_ones_cannot_be_seen_in_99_of_100():
+    """By the best test there is, told the attack: a normal shift of sqrt(n (E[ratio**2] - 1)) shares."""
+    oracle = made("rappor-harmony").oracle
+    a, b, bits = float(oracle.a), float(oracle.b), oracle.n_symbols
+    # One bit of 65 was sampled; to know which would only help.
+    odds = (0.25 / a + 0.25 / (1 - a)) * (0.25 / b + 0.25 / (1 - b)) ** (bits - 1)
+    shift = 0.01 * math.sqrt(USERS * (odds - 1))
+    assert norm.sf(norm.isf(ALARM) - shift) < 0.75
 
 
 @pytest.mark.statistical

@@ -91,6 +91,7 @@ def test_bad_input_is_refused_in_one_sentence(campaign, tmp_path):
     path = campaign("bucket")
     assert "hostile share" in refused("attack", path, "--share", 1.5)
     assert "hostile share" in refused("attack", path, "--share", 0)
+    assert "hostile share" in refused("attack", path, "--share", "nan")
     assert 'got "nobody"' in refused("attack", path, "--targets", "nobody")
     assert "no file at" in refused("attack", path, "--reports", tmp_path / "none.parquet", "--kind", "replay")
     empty = tmp_path / "empty.bin"
@@ -98,6 +99,24 @@ def test_bad_input_is_refused_in_one_sentence(campaign, tmp_path):
     assert "without reports" in refused("attack", path, "--reports", empty, "--kind", "poisoning")
     assert "several rounds" in refused("attack", campaign("auto"), "--reports", empty)
     assert "cannot read" in refused("attack", tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "kind", "sentence"),
+    [
+        (
+            "auto",
+            "poisoning",
+            "sizes: poisoning, because none is defined for a round that speaks of no single key",
+        ),
+        ("auto", "replay", "sizes: replay, because none is defined for a round that speaks of no single key"),
+        ("privkvm", "poisoning", "because a later round of privkvm asks for signs alone"),
+    ],
+)
+def test_an_attack_that_is_not_defined_is_said_in_one_sentence(campaign, mechanism, kind, sentence):
+    shown = keyveil("attack", campaign(mechanism), "--kind", kind, "--users", 2000)
+    assert shown.returncode == 0, shown.stderr
+    assert [line for line in shown.stdout.splitlines() if "not tried" in line and sentence in line]
 
 
 def test_a_tally_can_be_checked_for_honest_noise(campaign, tmp_path):

@@ -1,6 +1,7 @@
 """Pages that are made from tables hold all of them; figures are those of the committed results."""
 
 import json
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -10,6 +11,7 @@ import pytest
 
 from keyveil.collector.problems import CATALOGUE, REPORT_CODES
 from keyveil.errors import Refusal
+from keyveil.mechanisms import SAME_REPORTS, SEVERAL_ROUNDS
 from keyveil.protocols import METHODS
 from keyveil.testing import CHECKS
 
@@ -106,3 +108,17 @@ def test_the_site_builds_without_a_warning(tmp_path):
         if 'src="http' in (text := page.read_text(encoding="utf-8")) or 'rel="stylesheet" href="http' in text
     ]
     assert outside == []
+
+
+def test_security_names_tests_that_exist():
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:tests|bench)/[\w/.]+)`", text)
+    assert named
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_the_tables_of_trust_name_every_method_of_one_round(tables):
+    for name in METHODS:
+        if name not in (*SAME_REPORTS, *SEVERAL_ROUNDS):
+            assert f"| `{name}` |" in tables.hostile()
+            assert f"| `{name}` |" in tables.coverage()

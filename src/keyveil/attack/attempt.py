@@ -33,7 +33,7 @@ class Attempt:
         if self.unit == "right guesses":
             said = f"right in {self.success:.1%}, at most {self.bound:.1%} is possible"
         elif self.unit == "reports":
-            said = f"{self.success:g} reports counted, at most {self.bound:g} are possible"
+            said = f"{self.success:g} counted, at most {self.bound:g} possible"
         else:
             said = f"{self.unit} moved by {self.success:.3g}, at most {self.bound:.3g} is possible"
         seen = "" if self.alarm is None else "; detected" if self.alarm else "; not detected"

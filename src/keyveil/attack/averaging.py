@@ -48,17 +48,17 @@ def averaging(
             # A tie is guessed; sums of logarithms are ties up to rounding.
             right[day] += 0.5 if abs(lead) < 1e-9 else lead > 0
     for day in days:
-        grown = day * loss
+        grown, span = day * loss, f"{day} day{'s' if day > 1 else ''}"
         yield Attempt(
             kind="averaging",
-            name=f"{day} days, fresh noise",
+            name=f"{span}, fresh noise",
             success=float(right[day]) / trials,
             bound=1 / (1 + math.exp(-grown)),
             unit="right guesses",
         )
         yield Attempt(
             kind="averaging",
-            name=f"{day} days, remembered",
+            name=f"{span}, remembered",
             success=float(right[1]) / trials,
             bound=1 / (1 + math.exp(-loss)),
             unit="right guesses",

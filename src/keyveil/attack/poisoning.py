@@ -36,8 +36,9 @@ from keyveil.mechanisms import (
 )
 from keyveil.mechanisms.channel import share as debiased_share
 from keyveil.simulate.answers import Answers
-from keyveil.tally import Tally, count, trace_answers
-from keyveil.tally.trace import encode_many
+from keyveil.tally import Counter, Tally, trace_answers
+from keyveil.tally.count import refuse_first
+from keyveil.tally.trace import pack_many
 
 Floats = NDArray[np.float64]
 QUESTION = "attack"
@@ -56,8 +57,9 @@ class Counted(NamedTuple):
     @classmethod
     def of(cls, mechanism: Mechanism, answers: Answers) -> Counted:
         """What decoded answers say, and what they show beside it."""
-        tally = count(mechanism, encode_many(mechanism.layout, answers), question=QUESTION)
-        return cls(tally, trace_answers(mechanism, answers, question=QUESTION))
+        counter, packed = Counter(mechanism, question=QUESTION), pack_many(mechanism.layout, answers)
+        refuse_first(mechanism.layout, packed, counter.add(packed))
+        return cls(counter.tally(), trace_answers(mechanism, answers, question=QUESTION))
 
 
 class Poisoned(NamedTuple):

@@ -103,7 +103,7 @@ def attack(
     else:
         _print(asked, attempts, refused, verdict, share)
         click.echo(
-            f"- if {users:,} reports are anonymised and shuffled: central epsilon {hidden.best:.2g} "
+            f"- if {hidden.users:,} reports are anonymised and shuffled: central epsilon {hidden.best:.2g} "
             f"at delta {hidden.delta:g}"
         )
 
@@ -144,9 +144,7 @@ def _honest(
         try:
             answers = draw_answers(mechanism, people, insecure_generator(seed, 2))
         except TypeError:
-            raise MechanismError(
-                f"no poisoning is defined for {type(mechanism).__name__}: it speaks of no single key"
-            ) from None
+            raise MechanismError("none is defined for a round that speaks of no single key") from None
     return Counted.of(mechanism, answers), answers
 
 

@@ -4,6 +4,7 @@
 they need more than numpy.
 """
 
+from keyveil.simulate.coverage import Coverage, coverage
 from keyveil.simulate.experiment import Cell, run
 from keyveil.simulate.laws import draw_tally, perturb_all
 from keyveil.simulate.metrics import Errors, Truth, measure, ncr, top_keys
@@ -12,9 +13,11 @@ from keyveil.simulate.population import Population, insecure_generator, syntheti
 
 __all__ = [
     "Cell",
+    "Coverage",
     "Errors",
     "Population",
     "Truth",
+    "coverage",
     "draw_tally",
     "insecure_generator",
     "measure",

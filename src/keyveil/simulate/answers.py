@@ -211,6 +211,11 @@ def _positions(rng: np.random.Generator, n: int, size: int, fake: float, outputs
     rows = max(1, _DRAWS // size)
     for start in range(0, n, rows):
         drawn = rng.random((min(n, start + rows) - start, size), dtype=np.float32)
+        if outputs == 2:
+            # The same as below in a fifth of the time: 1, then 2, then nothing.
+            said = 2 * (drawn < np.float32(2 * fake)).view(np.uint8)
+            answers[start : start + rows] = said - (drawn < np.float32(fake)).view(np.uint8)
+            continue
         symbol = (drawn * np.float32(1 / fake)).astype(np.int32) + 1
         symbol[symbol > outputs] = ABSENT
         answers[start : start + rows] = symbol

@@ -127,10 +127,11 @@ def _add_all(counter: Counter, block: Sequence[bytes]) -> None:
 
 def even(layout: Layout, block: Sequence[bytes]) -> Payloads:
     """Answers that have the length of a layout; refuses the first that has not."""
+    n_bytes = layout.n_bytes
     for payload in block:
-        if len(payload) != layout.n_bytes:
+        if len(payload) != n_bytes:
             layout.decode(payload)
-    return Payloads.of(block, layout.n_bytes)
+    return Payloads.of(block, n_bytes)
 
 
 def refuse_first(layout: Layout, payloads: Payloads, bad: Mask) -> None:

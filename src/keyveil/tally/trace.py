@@ -44,6 +44,7 @@ from keyveil.mechanisms import (
 from keyveil.report import ABSENT, MINUS, PLUS, Layout, Row, Symbol, Trits
 from keyveil.tally.bits import count_bits
 from keyveil.tally.count import Cells, even, read_rows, read_symbols, refuse_first
+from keyveil.tally.payloads import Payloads
 from keyveil.tally.tally import Counts, Tally
 
 # Answers as numbers: a row of positions each, or one number each.
@@ -89,17 +90,27 @@ def encode_many(layout: Layout, answers: Answers) -> list[bytes]:
     >>> [each.hex() for each in encode_many(Symbol(300), np.array([258, 1]))]
     ['0201', '0100']
     """
-    payloads: list[bytes] = []
+    whole, step = pack_many(layout, answers).data.tobytes(), layout.n_bytes
+    return [whole[at : at + step] for at in range(0, len(whole), step)]
+
+
+def pack_many(layout: Layout, answers: Answers) -> Payloads:
+    """The same in one buffer, for whoever counts them at once."""
+    packed = np.zeros((len(answers), layout.n_bytes), dtype=np.uint8)
+    done = 0
     for part in _blocks(answers):
+        rows = packed[done : done + len(part)]
         if isinstance(layout, Symbol):
-            packed = part.astype("<u8").view(np.uint8).reshape(len(part), 8)[:, : layout.n_bytes]
+            rows[:] = part.astype("<u8").view(np.uint8).reshape(len(part), 8)[:, : layout.n_bytes]
+        elif isinstance(layout, Trits):
+            for place in range(min(4, layout.length)):
+                trits = part[:, place::4]
+                rows[:, : trits.shape[1]] |= trits.astype(np.uint8) << np.uint8(2 * place)
         else:
-            width = 2 if isinstance(layout, Trits) else layout.bits
-            bits = (part[:, :, None] >> np.arange(width).astype(part.dtype)) & 1
-            packed = np.packbits(bits.reshape(len(part), -1).astype(np.uint8), axis=1, bitorder="little")
-        whole, step = np.ascontiguousarray(packed).tobytes(), layout.n_bytes
-        payloads += [whole[at : at + step] for at in range(0, len(whole), step)]
-    return payloads
+            bits = (part[:, :, None] >> np.arange(layout.bits).astype(part.dtype)) & 1
+            rows[:] = np.packbits(bits.reshape(len(part), -1).astype(np.uint8), axis=1, bitorder="little")
+        done += len(part)
+    return Payloads.of_matrix(packed)
 
 
 def trace_answers(mechanism: Mechanism, answers: Answers, *, question: str) -> Tally:
