@@ -21,7 +21,7 @@ Step = Callable[[Estimates], Estimates]
 
 # Standard errors from which an attack, rather than chance, is taken to have left its mark.
 SURELY = 5.0
-# Reports about the median key below which a surplus says nothing: counts that small are not normal.
+# Reports about the median key below which nothing is said: counts that small are not normal.
 _FEWEST_ASKED = 25
 
 
@@ -72,14 +72,16 @@ def recover(raw: Estimates) -> Estimates:
 
     Where a report names one key by its index: keys that were asked about more often than chance allows (five
     standard errors above the median key) lose the surplus, as reports that all said the one thing whose
-    absence leaves a plausible frequency and mean; the rest is averaged anew. Where the median key was asked
-    about fewer than 25 times, chance alone makes such surpluses, and nothing is taken out.
+    absence leaves a plausible frequency and mean; the rest is averaged anew.
 
     Where everybody is asked about every key: reports that are silent on purpose push all other keys down
     by the share x of such reports times the weight of silence. If the median key, taken to have no holders,
     lies five of its standard errors below 0, x is what explains that, and every key becomes
     (estimate - x * silence) / (1 - x). The targets themselves are not found by this and keep what they
     gained. Means: signed share over frequency, both so corrected, cut to [-1, 1].
+
+    Nothing is taken out where fewer than 25 reports ask about, or name, the median key: that few are not
+    normal, and chance alone leaves such marks.
 
     Intervals stay those of the unprocessed numbers. [Cao] Cao, Jia, Gong 2021 normalise instead, which wants
     frequencies that sum to one.
@@ -121,7 +123,10 @@ def _silent_share(raw: Estimates, pull: Lever) -> float:
     median, size = float(np.median(raw.frequency)), raw.frequency.size
     # The median of d normal numbers has a variance of pi / 2d of one of them.
     error = float(np.median(raw.frequency_se)) * np.sqrt(np.pi / (2 * size))
-    return median / pull.floor if pull.floor < 0 and median < -SURELY * error else 0.0
+    heard = float(np.median(raw.asked)) * (median - pull.floor) / pull.weight
+    if pull.floor >= 0 or heard < _FEWEST_ASKED or median >= -SURELY * error:
+        return 0.0
+    return median / pull.floor
 
 
 STEPS: Mapping[str, Step] = MappingProxyType(
