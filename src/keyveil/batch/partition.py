@@ -159,9 +159,12 @@ def accepted(question: Question, blocks: Iterable[Block]) -> Iterator[tuple[Bloc
 
 
 def judge(question: Question, block: Block) -> tuple[Tally, dict[int, str]]:
-    """The tally of a block, and the code of every report in it that is not counted, by its place."""
+    """The tally of a block, and the code of every report in it that is not counted, by its place.
+
+    Lengths and headers are taken to be right: whoever asks has looked at them.
+    """
     counter = TallyCounter(question.mechanism, question=question.text)
-    _, refused = _accepted(question, block, counter, strict=False)
+    _, refused = _counted(question, block, np.arange(len(block)), counter, strict=False)
     return counter.tally(), refused
 
 
@@ -169,15 +172,23 @@ def _accepted(
     question: Question, block: Block, counter: TallyCounter, strict: bool
 ) -> tuple[Ints, dict[int, str]]:
     """Count a block; the places of what was counted, and why the others were not."""
+    looks_right = _is_addressed(question, block)
+    strangers = np.flatnonzero(~looks_right).tolist()
+    foreign = {place: _why_not(question, block, place, strict) for place in strangers}
+    places, refused = _counted(question, block, np.flatnonzero(looks_right), counter, strict)
+    return places, foreign | refused
+
+
+def _counted(
+    question: Question, block: Block, places: Ints, counter: TallyCounter, strict: bool
+) -> tuple[Ints, dict[int, str]]:
+    """The same for the reports in some places, whose headers are right."""
     mechanism = question.mechanism
     refused: dict[int, str] = {}
 
     def refuse(places: Ints) -> None:
         refused.update((place, _why_not(question, block, place, strict)) for place in places.tolist())
 
-    looks_right = _is_addressed(question, block)
-    refuse(np.flatnonzero(~looks_right))
-    places = np.flatnonzero(looks_right)
     if mechanism.public_word is not None:
         follows = _follows(question, block, places)
         refuse(places[~follows])
@@ -186,6 +197,8 @@ def _accepted(
         data=block.data, starts=block.starts[places] + HEADER_BYTES, n_bytes=mechanism.layout.n_bytes
     )
     bad = counter.add(payloads)
+    if not bad.any():
+        return places, refused
     refuse(places[bad])
     return places[~bad], refused
 

@@ -36,8 +36,21 @@ import click
     type=click.IntRange(1),
     help="Uploads that may wait to be written.",
 )
+@click.option(
+    "--patience",
+    default=30.0,
+    show_default=True,
+    type=click.FloatRange(0, min_open=True),
+    help="Seconds that the body of an upload may take to come.",
+)
 def serve(
-    store: str, host: str, port: int, largest_body: int, waiting_bytes: int, waiting_uploads: int
+    store: str,
+    host: str,
+    port: int,
+    largest_body: int,
+    waiting_bytes: int,
+    waiting_uploads: int,
+    patience: float,
 ) -> None:
     """Collect reports over HTTP until told to stop. The first start prints an admin token, once.
 
@@ -47,7 +60,10 @@ def serve(
     from keyveil.collector.settings import Settings
 
     settings = Settings(
-        largest_body=largest_body, waiting_bytes=waiting_bytes, waiting_uploads=waiting_uploads
+        largest_body=largest_body,
+        waiting_bytes=waiting_bytes,
+        waiting_uploads=waiting_uploads,
+        patience=patience,
     )
 
     def show_token(token: str) -> None:

@@ -36,6 +36,7 @@ from keyveil.dashboard.planning import Question
 from keyveil.dashboard.planning import answer as planned
 from keyveil.dashboard.privacy import promise
 from keyveil.errors import KeyveilError, StoreError
+from keyveil.tally.bits import warm_up
 
 T = TypeVar("T")
 # Threads for everything but uploads; each may hold a connection to the store.
@@ -62,7 +63,7 @@ class Application:
             log=collector.log,
             grown=collector.running.grown,
         )
-        self._intake = Intake(collector, self.writer, self._rates, self._executor)
+        self.intake = Intake(collector, self.writer, self._rates, self._executor)
         self._rest = Starlette(
             routes=[
                 Route(endpoint.path, self._handler(endpoint), methods=[endpoint.method])
@@ -77,7 +78,7 @@ class Application:
         if scope["type"] == "http":
             path: str = scope["path"]
             if Intake.takes(scope["method"], path):
-                await self._intake(scope, receive, send)
+                await self.intake(scope, receive, send)
                 return
             if path == "/healthz" and scope["method"] == "GET" and not scope["query_string"]:
                 await send({"type": "http.response.start", "status": 200, "headers": _HEALTH_HEADERS})
@@ -99,6 +100,7 @@ class Application:
             self._again_and_again(self.collector.running.tick, settings.tick),
             self._again_and_again(self.collector.running.tidy, settings.tidy),
         )
+        self._executor.submit(warm_up)
         self.collector.log.event("started", store=self.collector.store.kind)
         try:
             yield

@@ -7,10 +7,10 @@ before a byte of it is read. The answer waits for the commit.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -26,12 +26,22 @@ from keyveil.errors import StoreError
 T = TypeVar("T")
 PREFIX, SUFFIX = "/v1/campaigns/", "/reports"
 _ID_LENGTH = 64
+_PREFIX, _SUFFIX = PREFIX.encode(), SUFFIX.encode()
+_URL_LENGTH = len(PREFIX) + _ID_LENGTH + len(SUFFIX)
 _FRAMED, _JSON = FRAMED.encode(), JSON.encode()
-_JSON_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+JSON_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
 # An unread body up to this is let pass, so that the sender keeps its connection; beyond it is closed.
 _DRAINED = 1 << 18
 # JSON beyond this is taken apart away from the event loop.
 _LONG_JSON = 1 << 14
+
+
+class Admitted(NamedTuple):
+    """An upload whose header is in order; its size is taken from the budget."""
+
+    known: Known
+    credential: Credential | None
+    size: int
 
 
 class Intake:
@@ -53,7 +63,7 @@ class Intake:
             method == "POST"
             and path.endswith(SUFFIX)
             and path.startswith(PREFIX)
-            and len(path) == len(PREFIX) + _ID_LENGTH + len(SUFFIX)
+            and len(path) == _URL_LENGTH
         )
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -77,7 +87,54 @@ class Intake:
             for message in _all_accepted(upload.n_reports):
                 await send(message)
         else:
-            await _answer(send, 200, _JSON_HEADERS, _statuses(upload.statuses))
+            await _answer(send, 200, JSON_HEADERS, statuses(upload.statuses))
+
+    # --- without waiting ---
+
+    def admit_now(self, url: bytes, headers: Sequence[tuple[bytes, bytes]], *, most: int) -> Admitted | None:
+        """A usual upload whose header is all in order, with room taken for its body; None for any other."""
+        if not (len(url) == _URL_LENGTH and url.startswith(_PREFIX) and url.endswith(_SUFFIX)):
+            return None
+        said = dict(headers)
+        known = self._collector.book.find(url[len(_PREFIX) : -len(_SUFFIX)].decode("latin-1"))
+        size = said.get(b"content-length", b"")
+        if known is None or b"content-encoding" in said or not size.isdigit() or not 0 < int(size) <= most:
+            return None
+        credential = None
+        if b"authorization" in said:
+            credential = self._collector.access.cached(bearer(said[b"authorization"]))
+            if credential is None:
+                return None
+        try:
+            if self._admit(known, credential, said) != FRAMED or not self._budget.take(int(size)):
+                return None
+        except Problem:
+            return None
+        return Admitted(known, credential, int(size))
+
+    def put(self, body: bytes, admitted: Admitted, done: Any) -> None:
+        """Queue the upload in a body; `done.set_result(upload)` tells when it is written."""
+        known, credential, _ = admitted
+        upload = self._upload(body, FRAMED, known, credential)
+        if credential is not None:
+            self._rates.spend(credential, upload.n_reports)
+        self._writer.put(upload, done)
+
+    def give(self, admitted: Admitted) -> None:
+        """The room of an upload that was answered, or came to nothing."""
+        self._budget.give(admitted.size)
+
+    def refusal(self, problem: Problem) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """Headers and body of a refusal, which is counted."""
+        self._collector.metrics.count_problem(problem.code)
+        return problem.headers(), problem.body()
+
+    @property
+    def patience(self) -> float:
+        """Seconds that a body may take to come."""
+        return self._settings.patience
+
+    # --- with waiting ---
 
     async def _read(self, scope: Any, headers: dict[bytes, bytes], receive: Any, taken: list[int]) -> Upload:
         """The upload; what of the budget it uses is noted in `taken`."""
@@ -88,14 +145,29 @@ class Intake:
             known = await self._work(self._collector.known, campaign)
         credential = None
         if b"authorization" in headers:
-            token = bearer(headers[b"authorization"])
-            access = self._collector.access
+            token, access = bearer(headers[b"authorization"]), self._collector.access
             credential = access.cached(token) or await self._work(access.recognise, token)
+            if credential is None:
+                raise Problem("unknown-token")
+        if scope["query_string"]:
+            raise Problem("bad-request", "this request has no query parameters")
+        kind = self._admit(known, credential, headers)
+        expander = self._expander(headers) if b"content-encoding" in headers else None
+        body = await self._body(headers, receive, expander, taken)
+        if kind == JSON and len(body) > _LONG_JSON:
+            upload = await self._work(self._upload, body, JSON, known, credential)
+        else:
+            upload = self._upload(body, kind, known, credential)
+        if credential is not None:
+            self._rates.spend(credential, upload.n_reports)
+        return upload
+
+    def _admit(self, known: Known, credential: Credential | None, headers: dict[bytes, bytes]) -> str:
+        """The kind of body that follows, or a refusal before it is read."""
+        if credential is not None:
             self._check(credential, known)
         elif known.terms.uploads != "open":
             raise Problem("no-token")
-        if scope["query_string"]:
-            raise Problem("bad-request", "this request has no query parameters")
         if self._collector.now() >= known.ends:
             raise Problem("campaign-expired")
         kind = headers.get(b"content-type", _FRAMED)
@@ -103,17 +175,9 @@ class Intake:
             kind = kind.partition(b";")[0].strip().lower()
             if kind not in (_FRAMED, _JSON):
                 raise Problem("unsupported-type", f"expected {FRAMED} or {JSON}")
-        expander = self._expander(headers) if b"content-encoding" in headers else None
         if self._writer.is_full:
             raise Problem("overloaded", retry_after=self._settings.retry_after)
-        body = await self._body(headers, receive, expander, taken)
-        if kind == _JSON and len(body) > _LONG_JSON:
-            upload = await self._work(self._upload, body, JSON, known, credential)
-        else:
-            upload = self._upload(body, kind.decode(), known, credential)
-        if credential is not None:
-            self._rates.spend(credential, upload.n_reports)
-        return upload
+        return FRAMED if kind == _FRAMED else JSON
 
     async def _work(self, call: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call, *args)
@@ -128,9 +192,7 @@ class Intake:
             most=self._settings.most_reports,
         )
 
-    def _check(self, credential: Credential | None, known: Known) -> None:
-        if credential is None:
-            raise Problem("unknown-token")
+    def _check(self, credential: Credential, known: Known) -> None:
         if credential.role is not Role.DEVICE:
             raise Problem("forbidden", "reports are sent with a device's token")
         if not credential.covers(known.id):
@@ -186,12 +248,11 @@ class Intake:
         taken[0] += size
 
     async def _refuse(self, problem: Problem, headers: dict[bytes, bytes], send: Any) -> None:
-        self._collector.metrics.count_problem(problem.code)
-        said = problem.headers()
+        said, body = self.refusal(problem)
         length = headers.get(b"content-length", b"")
         if not length.isdigit() or int(length) > _DRAINED:
             said.append((b"connection", b"close"))
-        await _answer(send, problem.status, said, problem.body())
+        await _answer(send, problem.status, said, body)
 
 
 class Disconnected(Exception):
@@ -242,13 +303,14 @@ async def _answer(send: Any, status: int, headers: list[tuple[bytes, bytes]], bo
 @lru_cache(maxsize=1024)
 def _all_accepted(count: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """The messages of an answer that is most often given; servers do not change them."""
-    body = _statuses(["accepted"] * count)
-    headers = [*_JSON_HEADERS, (b"content-length", str(len(body)).encode())]
+    body = statuses(["accepted"] * count)
+    headers = [*JSON_HEADERS, (b"content-length", str(len(body)).encode())]
     return (
         {"type": "http.response.start", "status": 200, "headers": headers},
         {"type": "http.response.body", "body": body},
     )
 
 
-def _statuses(statuses: list[str]) -> bytes:
-    return msgspec.json.encode({"reports": statuses})
+def statuses(of_reports: list[str]) -> bytes:
+    """What a sender is told of single reports."""
+    return msgspec.json.encode({"reports": of_reports})

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import uvicorn
 
 from keyveil.collector.app import Application
+from keyveil.collector.direct import direct_protocol
 from keyveil.collector.service import Collector
 from keyveil.collector.settings import Settings
 from keyveil.collector.store import open_store
@@ -50,6 +51,7 @@ def serve(
 def _run(application: Application, listening: socket.socket) -> None:
     config = uvicorn.Config(
         application,
+        http=direct_protocol(application.intake),
         lifespan="on",
         ws="none",
         access_log=False,

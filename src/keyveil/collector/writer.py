@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
+from typing import Any
 
 from keyveil.collector.commit import Grown, commit_group
 from keyveil.collector.logs import Log
@@ -70,17 +71,16 @@ class Writer:
         """Uploads in the queue."""
         return self._queue.qsize()
 
-    def put(self, upload: Upload) -> asyncio.Future[Upload]:
-        """The future of an upload that was queued; only called on the loop."""
+    def put(self, upload: Upload, done: Any = None) -> Any:
+        """Queue an upload; only called on the loop. `done`, or the future returned, hears of its commit."""
         if self._is_stopping:
             raise Problem("stopping", retry_after=self._settings.retry_after)
         if self.is_full:
             raise Problem("overloaded", retry_after=self._settings.retry_after)
         assert self._loop is not None
-        done: asyncio.Future[Upload] = self._loop.create_future()
-        upload.done = done
+        upload.done = self._loop.create_future() if done is None else done
         self._queue.put(upload)
-        return done
+        return upload.done
 
     def stop(self) -> None:
         """Write what waits, then end."""

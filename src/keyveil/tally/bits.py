@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from keyveil.compiled import is_compiled
+from keyveil.compiled import has_compiler, is_compiled
 from keyveil.report import Row, Trits
 from keyveil.tally.payloads import Bytes, Ints, Mask, Payloads
 
@@ -49,6 +49,18 @@ def count_bits(layout: Trits | Row, payloads: Payloads) -> tuple[Ints, Mask]:
             counts += counted
             bad[first : first + len(some)] = wrong
     return counts[: 8 * payloads.n_bytes], bad
+
+
+def warm_up() -> None:
+    """Have the compiled loop ready before it is needed, in a process that will count for long.
+
+    >>> warm_up()
+    """
+    if has_compiler():
+        from keyveil.tally import loops
+
+        nothing, one = np.zeros(_VECTOR // 8, dtype=np.uint64), np.zeros(1, dtype=np.int64)
+        loops.count_bits(np.zeros(_VECTOR, dtype=np.uint8), one, nothing, nothing)
 
 
 def _masks(layout: Trits | Row) -> tuple[Bytes, Bytes]:

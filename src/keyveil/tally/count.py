@@ -68,7 +68,7 @@ class Counter:
     def __init__(self, mechanism: Mechanism, *, question: str) -> None:
         self.mechanism, self.question = mechanism, question
         self.n_reports = 0
-        self._cells = count_answers(mechanism, Payloads.of([], mechanism.layout.n_bytes)).cells
+        self._cells: Cells | None = None
         self._told: list[Ints] = []
         self._n_told = 0
 
@@ -91,6 +91,8 @@ class Counter:
     def tally(self) -> Tally:
         """What has been counted so far."""
         self._decode()
+        if self._cells is None:
+            self._cells = count_answers(self.mechanism, Payloads.of([], self.mechanism.layout.n_bytes)).cells
         return Tally.of(question=self.question, n_reports=self.n_reports, **self._cells)
 
     def _decode(self) -> None:
@@ -99,7 +101,8 @@ class Counter:
             self._told, self._n_told = [], 0
 
     def _merge(self, cells: Cells) -> None:
-        self._cells = {name: counts + cells[name] for name, counts in self._cells.items()}
+        old = self._cells
+        self._cells = cells if old is None else {name: counts + old[name] for name, counts in cells.items()}
 
 
 def tally_reports(

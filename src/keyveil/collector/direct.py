@@ -1,0 +1,162 @@
+"""Small uploads, straight from the parser to the writer.
+
+A report that comes alone costs more in the machinery around it - a task, an event, four messages - than in
+being read, counted and stored. So where nothing has to be waited for but the commit, the protocol itself
+hands the upload to the writer, and the commit writes the answer. Whatever is unusual takes the ASGI route
+(`intake`), which makes the same checks, and refuses in its own words:
+
+    straight    POST of at most 64 KiB of frames, a campaign and a token that were met before, room for it
+    by ASGI     everything else, refusals too
+
+It builds on uvicorn's own protocol, which does what HTTP asks: pipelining, keep-alive, shutdown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from keyveil.collector.intake import JSON_HEADERS, Admitted, Intake, statuses
+from keyveil.collector.problems import Problem
+from keyveil.collector.upload import Upload
+
+_LARGEST = 1 << 16
+
+
+class Direct(HttpToolsProtocol):
+    """A connection; subclasses name the `intake` that uploads go to."""
+
+    intake: Intake
+    # A request's cycle, uvicorn's or ours.
+    cycle: Any
+
+    def on_headers_complete(self) -> None:
+        """Take an upload here, or let an ASGI task be started for the request."""
+        if self.parser.get_method() == b"POST" and self._is_usual():
+            admitted = self.intake.admit_now(self.url, self.headers, most=_LARGEST)
+            if admitted is not None:
+                self.cycle = Pending(self, admitted)
+                return
+        super().on_headers_complete()
+
+    def _is_usual(self) -> bool:
+        is_free = self.cycle is None or self.cycle.response_complete
+        return is_free and not self.expect_100_continue and self.parser.should_keep_alive()
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of a body."""
+        if isinstance(self.cycle, Pending):
+            self.cycle.parts.append(body)
+        else:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The end of a body."""
+        if isinstance(self.cycle, Pending):
+            self.cycle.put()
+        else:
+            super().on_message_complete()
+
+    def data_received(self, data: bytes) -> None:
+        """Some bytes; a body that is not whole by then has so long to come."""
+        super().data_received(data)
+        if isinstance(self.cycle, Pending):
+            self.cycle.be_patient()
+
+
+class Pending:
+    """An upload between its header and its answer: to uvicorn a request's cycle, to the writer a future."""
+
+    def __init__(self, protocol: Direct, admitted: Admitted) -> None:
+        self.parts: list[bytes] = []
+        self._protocol, self._admitted = protocol, admitted
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_whole = False
+        # What uvicorn asks a cycle for.
+        self.response_complete = self.disconnected = False
+        self.keep_alive = True
+        self.message_event = self
+
+    # --- reading ---
+
+    def be_patient(self) -> None:
+        """Wait for the rest of the body, for a while."""
+        if not self._is_whole and self._timer is None:
+            patience = self._protocol.intake.patience
+            self._timer = self._protocol.loop.call_later(patience, self._give_up)
+
+    def put(self) -> None:
+        """Hand the whole body to the writer."""
+        self._is_whole = True
+        if self._timer is not None:
+            self._timer.cancel()
+        try:
+            body = self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+            self._protocol.intake.put(body, self._admitted, self)
+        except Problem as problem:
+            self._refuse(problem)
+
+    def _give_up(self) -> None:
+        if not self.disconnected and not self._is_whole:
+            self.keep_alive = False
+            self._refuse(Problem("bad-request", "the body did not come in time"))
+
+    def set(self) -> None:
+        """The connection is lost (uvicorn wakes who waits for a message)."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._is_whole and not self.response_complete:
+            self._is_whole = True
+            self._protocol.intake.give(self._admitted)
+
+    # --- answering ---
+
+    def done(self) -> bool:
+        """Whether an answer is no longer waited for; the memory is given back in any case."""
+        return False
+
+    def set_result(self, upload: Upload) -> None:
+        """The writer is through with the upload."""
+        if upload.problem is not None:
+            self._refuse(upload.problem)
+        elif upload.statuses is None:
+            self._answer(_all_accepted(upload.n_reports))
+        else:
+            self._answer(_message(200, JSON_HEADERS, statuses(upload.statuses)))
+
+    def _refuse(self, problem: Problem) -> None:
+        headers, body = self._protocol.intake.refusal(problem)
+        if not self.keep_alive:
+            headers = [*headers, (b"connection", b"close")]
+        self._answer(_message(problem.status, headers, body))
+
+    def _answer(self, message: bytes) -> None:
+        self._protocol.intake.give(self._admitted)
+        self.response_complete = True
+        transport = self._protocol.transport
+        if self.disconnected or transport.is_closing():
+            return
+        transport.write(message)
+        if not self.keep_alive:
+            transport.close()
+        self._protocol.on_response_complete()
+
+
+def direct_protocol(intake: Intake) -> type[Direct]:
+    """The protocol class of one collector."""
+    return type("Direct", (Direct,), {"intake": intake})
+
+
+def _message(status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bytes:
+    lines = [b"HTTP/1.1 %d %b" % (status, HTTPStatus(status).phrase.encode())]
+    lines += [b"%b: %b" % header for header in [*headers, (b"content-length", b"%d" % len(body))]]
+    return b"\r\n".join([*lines, b"", body])
+
+
+@lru_cache(maxsize=1024)
+def _all_accepted(count: int) -> bytes:
+    return _message(200, JSON_HEADERS, statuses(["accepted"] * count))
