@@ -55,7 +55,7 @@ class Glass {
     const [low, high] = said.value_range;
     const names = config.names.slice(0, MOST_KEYS);
     this.inputs = names.map((name, at) => h("input", { type: "number", id: `held-${at}`, min: low, max: high, step: "any", placeholder: "\u2013", "aria-label": `Your value for ${shown(name)}` }));
-    this.agree = h("input", { type: "checkbox", id: "agree" });
+    this.agree = h("input", { type: "checkbox", id: "agree", disabled: true });
     this.send = h("button", { type: "submit", class: "primary", disabled: true }, "Noise it and send");
     this.crowd = h("button", { type: "button" }, `Let ${CROWD} made-up people answer too`);
     this.out = h("div", { "aria-live": "polite" });
@@ -85,6 +85,7 @@ class Glass {
   async start() {
     const status = await this.device.status();
     this.agree.checked = Boolean(status.enabled);
+    this.agree.disabled = false;
     this.send.disabled = !this.agree.checked;
     await this.showBudget();
     await this.showChart();
