@@ -82,6 +82,8 @@ export interface Options {
   url?: string;
   /** For a campaign whose devices need one: sent as `Authorization: Bearer`. */
   token?: string;
+  /** Where the ids of reports come from; drawn here if not given. */
+  ids?: () => Uint8Array | Promise<Uint8Array>;
   ledger?: Ledger;
   /** The most epsilon that one campaign may cost; 4 if not given. */
   campaignCap?: number;
@@ -100,6 +102,9 @@ export interface Options {
   /** Where `navigator` and `process` are looked for. */
   environment?: object;
 }
+
+/** Ids from a campaign that hands them out; `Device.report` answers `no-id` where it does not. */
+export function issuedIds(source: { url: string; campaign: string; token: string; fetch?: typeof fetch; timeout?: number }): () => Promise<Uint8Array>;
 
 export type Outcome<T> = ({ ok: true } & T) | { ok: false; code: string; reason: string };
 

@@ -1102,6 +1102,7 @@ const DEFAULTS = {
   firstWait: 1_000,
   longestWait: 3_600_000,
   timeout: 10_000,
+  ids: () => randomBytes(16),
 };
 
 // A batch with one of these answers will never be taken; any other answer may be a matter of time.
@@ -1116,8 +1117,28 @@ const REFUSALS = {
   "unknown-version": "the collector does not read its version",
   "not-canonical": "the collector cannot read its bytes",
   "wrong-cohort": "its hash is not the one that its id gives",
+  "not-issued": "its id is not one that the collector handed out; open the device with issuedIds",
   "batch-refused": "the collector takes no batch like the one that it was in",
 };
+
+/**
+ * Where a device gets the ids of its reports, if its campaign hands them out: `Device.open(config, {ids: issuedIds(...)})`.
+ *
+ * Asks for one whenever a report is made, whether or not the answer is a new one: asking tells nothing.
+ */
+export function issuedIds({ url, campaign, token, fetch = globalThis.fetch?.bind(globalThis), timeout = DEFAULTS.timeout }) {
+  checkUrl(url);
+  const address = `${url.replace(/\/+$/, "")}/v1/campaigns/${campaign}/ids?count=1`;
+  const options = { method: "POST", headers: { authorization: `Bearer ${token}` }, credentials: "omit", redirect: "error" };
+  return async () => {
+    const said = await fetch(address, { ...options, signal: AbortSignal.timeout(timeout) })
+      .then((response) => (response.ok ? response.json() : null))
+      .catch(() => null);
+    const [id] = said?.ids ?? [];
+    if (!/^[0-9a-f]{32}$/.test(id ?? "")) refuse("no-id", "the collector handed out no id; try again later");
+    return fromHex(id);
+  };
+}
 
 /**
  * One campaign on one device.
@@ -1183,7 +1204,7 @@ export class Device {
       const record = readRecord(campaign, held);
       const { mechanism, tag, round } = campaign;
       const [fingerprint, question] = await Promise.all([this.#fingerprint(record), this.#question()]);
-      const reportId = randomBytes(16);
+      const reportId = await this.#options.ids();
       const made = await makeReport(campaign, record, randomBytes(8 * mechanism.nWords), reportId);
       return this.#ledger.update((state) => {
         if (!state.enabled) refuse("not-enabled", "the person has not agreed");

@@ -12,12 +12,14 @@ from serving import Process
 FOLDER = Path(__file__).resolve().parents[2] / "sdk" / "js"
 OLDEST = 18
 REPORT = f"""
-  import {{ Device, FileLedger }} from {json.dumps((FOLDER / "keyveil.js").as_uri())};
+  import {{ Device, FileLedger, issuedIds }} from {json.dumps((FOLDER / "keyveil.js").as_uri())};
   const [config, options, held, ledger] = JSON.parse(process.argv[1]);
   const book = new FileLedger(ledger);
-  const device = await Device.open(config, {{ ...options, ledger: book, environment: {{}} }});
+  const ids = options.campaign && {{ ids: issuedIds(options) }};
+  const device = await Device.open(config, {{ ...options, ...ids, ledger: book, environment: {{}} }});
   await device.enable();
-  await device.report(held);
+  const made = await device.report(held);
+  if (!made.ok) throw new Error(made.code);
   console.log(JSON.stringify(await device.send()));
 """
 
@@ -69,6 +71,30 @@ def test_a_javascript_device_with_a_token_reports_to_a_real_collector(tmp_path):
         assert (late["sent"], [one["code"] for one in late["refused"]]) == (0, ["round_closed"])
         rounds = json.loads(collector.ask("GET", f"{url}/rounds", token=collector.admin)[1])["rounds"]
         assert [one["reports"] for one in rounds] == [1]
+    finally:
+        collector.kill()
+
+
+def test_a_javascript_device_asks_for_its_id_where_the_collector_hands_them_out(tmp_path):
+    collector = Process(f"sqlite:///{tmp_path}/collector.db")
+    try:
+        campaign = make_question("bucket")
+        token = collector.create(campaign, ids="issued")["device_token"]
+        config = json.loads(collector.ask("GET", f"/v1/campaigns/{campaign.id}")[1])["device_config"]
+
+        def report(name, **options):
+            said = {"url": collector.url, "token": token, **options}
+            given = json.dumps([config, said, {campaign.keys[0]: 3}, str(tmp_path / name)])
+            return subprocess.run(
+                [find_node(), "--input-type=module", "-e", REPORT, given], capture_output=True, text=True
+            )
+
+        own = json.loads(report("own.json").stdout)
+        assert (own["sent"], [one["code"] for one in own["refused"]]) == (0, ["not-issued"])
+        assert "issuedIds" in own["refused"][0]["reason"]
+        issued = json.loads(report("issued.json", campaign=campaign.id).stdout)
+        assert issued == {"ok": True, "sent": 1, "refused": []}
+        assert "no-id" in report("wrong.json", campaign=campaign.id, token="kv-none").stderr
     finally:
         collector.kill()
 
