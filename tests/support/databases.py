@@ -55,6 +55,8 @@ class Database:
                 *("-c", "listen_addresses=127.0.0.1", "-c", "max_connections=100"),
                 # Shared memory as files of the folder: nothing stays behind when the server is killed.
                 *("-c", "dynamic_shared_memory_type=mmap"),
+                # As docs/operate.md says: a checkpoint forced by a full log holds up every commit.
+                *("-c", "max_wal_size=8GB"),
             ],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

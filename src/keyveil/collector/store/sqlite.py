@@ -50,7 +50,7 @@ _CLAIM = f"{_EACH} insert into ids (campaign, id, round) select ?3, id, ?4 from 
 _KNOWN = f"{_EACH} select ids.id from each_id join ids on ids.campaign = ?3 and ids.id = each_id.id"  # noqa: S608
 # Reports, and groups of them, that stay out of the trees at most: a pass over the trees holds up the next
 # group, and every young block has a row with what it adds.
-_YOUNG_REPORTS, _YOUNG_GROUPS = 8192, 128
+_YOUNG_REPORTS, _YOUNG_GROUPS = 4096, 128
 
 
 @dataclass(slots=True)
@@ -344,8 +344,8 @@ class SqliteStore:
             connection.execute("pragma synchronous = full")
             # The tree of ids is written at random places: 64 MiB of it stay in memory.
             connection.execute("pragma cache_size = -65536")
-            # Space for a few groups between checkpoints; they are done while nobody waits for a commit.
-            connection.execute("pragma wal_autocheckpoint = 8192")
+            # Checkpoints that are short: each holds up the group that sets it off.
+            connection.execute("pragma wal_autocheckpoint = 2048")
             if not n_tables:
                 connection.execute("begin immediate")
                 for table in (*TABLES, *_OWN_TABLES):
