@@ -240,7 +240,10 @@ def test_the_noise_is_tested_when_somebody_asks(browser, collector):
         send(collector, campaign, [lie(campaign, 3 * 5 + 1) for _ in range(500)], token)
         page = press(visitor)
         expect(page.get_by_text("This is not honest noise.")).to_be_visible()
-        expect(page.locator(".trouble")).to_contain_text("2,000 reports")
+        expect(page.locator(".trouble")).to_contain_text(
+            "2,000 reports, 5 tests; honest devices look as odd never"
+        )
+        expect(page.locator(".trouble bdi")).to_have_text("<b>5")
 
 
 def test_the_normal_law_of_the_page_is_pythons(browser, furnished):
