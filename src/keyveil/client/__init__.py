@@ -1,9 +1,11 @@
 """The device's side: standard library only, secure randomness, one report whatever the record.
 
-device = Reporter(campaign, ledger="device.db", collector="https://collect.example.org")
-device.enable()                         # once the person has said yes
-device.submit({"maps": 12.0})           # never raises, never waits for the network
-device.upload_soon()                    # never raises, returns at once
+::
+
+    device = Reporter(campaign, ledger="device.db", collector="https://collect.example.org")
+    device.enable()                         # once the person has said yes
+    device.submit({"maps": 12.0})           # never raises, never waits for the network
+    device.upload_soon()                    # never raises, returns at once
 """
 
 from keyveil.client.caps import Caps
