@@ -196,14 +196,17 @@ def recount(id: str, round: int, url: str, token: str | None) -> None:
 @server_options
 def examine(id: str, round: int, url: str, token: str | None) -> None:
     """Test whether the stored reports of a round are honest noise; exit status 1 if they are not."""
+    from keyveil.cli.console import honesty
+
     found = Server(url=url, token=token).ask("POST", f"/v1/campaigns/{id}/rounds/{round}/examine")
-    if not found["tests"]:
+    alarm, tests = found["alarm"], found["tests"]
+    if not tests:
         click.echo(f"{found['reports']} reports are too few to tell")
         return
-    if found["alarm"]:
-        click.echo(f"NOT honest noise: {found['tests'][0]['what']} (p = {found['p']:.2g})", err=True)
+    said = honesty(alarm=alarm, n_tests=len(tests), p=found["p"], what=tests[0]["what"])
+    click.echo(said, err=alarm)
+    if alarm:
         raise SystemExit(1)
-    click.echo(f"no attack that can be seen ({len(found['tests'])} tests, p = {found['p']:.2g})")
 
 
 def _table(title: str, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:

@@ -24,6 +24,13 @@ class Advance(Protocol):
         """Advance by `steps`."""
 
 
+def honesty(*, alarm: bool, n_tests: int, p: float, what: str) -> str:
+    """In one line whether reports are honest noise, as `audit.reports` found; `what` was oddest."""
+    if alarm:
+        return f"NOT honest noise: {what} (p = {p:.2g})"
+    return f"no attack that can be seen ({n_tests} tests, p = {p:.2g})"
+
+
 def output() -> Console:
     """Standard output, wide enough for a table even in a pipe."""
     console = Console(highlight=False)

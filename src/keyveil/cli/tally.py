@@ -70,12 +70,11 @@ def tally(
 
 def _looks_honest(campaign: Campaign, reports: tuple[Path, ...], counted: Tally) -> bool:
     """Say whether the noise is that of devices."""
+    from keyveil.cli.console import honesty
     from keyveil.cli.counting import examine_files
 
     verdict = examine_files(campaign, reports, counted)
-    if verdict.alarm:
-        click.echo(f"NOT honest noise: {verdict.findings[0].what} (p = {verdict.p:.2g})", err=True)
-    else:
-        tests = f"{len(verdict.findings)} tests, p = {verdict.p:.2g}"
-        click.echo(f"no attack that can be seen ({tests})", err=True)
+    found = verdict.findings
+    what = found[0].what if found else ""
+    click.echo(honesty(alarm=verdict.alarm, n_tests=len(found), p=verdict.p, what=what), err=True)
     return not verdict.alarm

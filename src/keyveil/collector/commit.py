@@ -17,8 +17,7 @@ from keyveil.batch.stream import Bytes
 from keyveil.collector.ids import is_issued
 from keyveil.collector.problems import NOT_ISSUED, ROUND_CLOSED, Problem
 from keyveil.collector.rounds import Book, Known, report_length
-from keyveil.collector.store.base import Store, Writing
-from keyveil.collector.store.young import ids_in
+from keyveil.collector.store.base import Store, Writing, ids_in
 from keyveil.collector.upload import Part, Upload
 from keyveil.errors import Refusal
 from keyveil.protocols import Round

@@ -20,7 +20,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from keyveil.collector.intake import JSON_HEADERS, Admitted, Intake, statuses
+from keyveil.collector.intake import JSON_HEADERS, Announced, Intake, statuses
 from keyveil.collector.problems import Problem
 from keyveil.collector.upload import Upload
 
@@ -37,9 +37,9 @@ class Direct(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Take an upload here, or let an ASGI task be started for the request."""
         if self.parser.get_method() == b"POST" and self._is_usual():
-            admitted = self.intake.admit_now(self.url, self.headers, most=_LARGEST)
-            if admitted is not None:
-                self.cycle = Pending(self, admitted)
+            announced = self.intake.admit_now(self.url, self.headers, most=_LARGEST)
+            if announced is not None:
+                self.cycle = Pending(self, announced)
                 return
         super().on_headers_complete()
 
@@ -71,9 +71,9 @@ class Direct(HttpToolsProtocol):
 class Pending:
     """An upload between its header and its answer: to uvicorn a request's cycle, to the writer a future."""
 
-    def __init__(self, protocol: Direct, admitted: Admitted) -> None:
+    def __init__(self, protocol: Direct, announced: Announced) -> None:
         self.parts: list[bytes] = []
-        self._protocol, self._admitted = protocol, admitted
+        self._protocol, self._announced = protocol, announced
         self._timer: asyncio.TimerHandle | None = None
         self._is_whole = False
         # What uvicorn asks a cycle for.
@@ -96,7 +96,7 @@ class Pending:
             self._timer.cancel()
         try:
             body = self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
-            self._protocol.intake.put(body, self._admitted, self)
+            self._protocol.intake.put(body, self._announced, self)
         except Problem as problem:
             self._refuse(problem)
 
@@ -111,7 +111,7 @@ class Pending:
             self._timer.cancel()
         if not self._is_whole and not self.response_complete:
             self._is_whole = True
-            self._protocol.intake.give(self._admitted)
+            self._protocol.intake.give(self._announced)
 
     # --- answering ---
 
@@ -135,7 +135,7 @@ class Pending:
         self._answer(_message(problem.status, headers, body))
 
     def _answer(self, message: bytes) -> None:
-        self._protocol.intake.give(self._admitted)
+        self._protocol.intake.give(self._announced)
         self.response_complete = True
         transport = self._protocol.transport
         if self.disconnected or transport.is_closing():

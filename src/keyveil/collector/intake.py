@@ -1,4 +1,4 @@
-"""The report route, as plain ASGI: as little as possible between the socket and the writer.
+"""The report route: by ASGI for every upload, without waiting for the usual ones (`direct`).
 
 The order matters. Who sends, whether there is room and how large the body claims to be are settled
 before a byte of it is read. The answer waits for the commit.
@@ -36,7 +36,7 @@ _DRAINED = 1 << 18
 _LONG_JSON = 1 << 14
 
 
-class Admitted(NamedTuple):
+class Announced(NamedTuple):
     """An upload whose header is in order; its size is taken from the budget."""
 
     known: Known
@@ -91,7 +91,7 @@ class Intake:
 
     # --- without waiting ---
 
-    def admit_now(self, url: bytes, headers: Sequence[tuple[bytes, bytes]], *, most: int) -> Admitted | None:
+    def admit_now(self, url: bytes, headers: Sequence[tuple[bytes, bytes]], *, most: int) -> Announced | None:
         """A usual upload whose header is all in order, with room taken for its body; None for any other."""
         if not (len(url) == _URL_LENGTH and url.startswith(_PREFIX) and url.endswith(_SUFFIX)):
             return None
@@ -110,19 +110,19 @@ class Intake:
                 return None
         except Problem:
             return None
-        return Admitted(known, credential, int(size))
+        return Announced(known, credential, int(size))
 
-    def put(self, body: bytes, admitted: Admitted, done: Any) -> None:
+    def put(self, body: bytes, announced: Announced, done: Any) -> None:
         """Queue the upload in a body; `done.set_result(upload)` tells when it is written."""
-        known, credential, _ = admitted
+        known, credential, _ = announced
         upload = self._upload(body, FRAMED, known, credential)
         if credential is not None:
             self._rates.spend(credential, upload.n_reports)
         self._writer.put(upload, done)
 
-    def give(self, admitted: Admitted) -> None:
+    def give(self, announced: Announced) -> None:
         """The room of an upload that was answered, or came to nothing."""
-        self._budget.give(admitted.size)
+        self._budget.give(announced.size)
 
     def refusal(self, problem: Problem) -> tuple[list[tuple[bytes, bytes]], bytes]:
         """Headers and body of a refusal, which is counted."""

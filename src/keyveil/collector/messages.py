@@ -187,6 +187,8 @@ class Examination(Message, frozen=True):
     reports: int
     alarm: bool
     p: float
+    suspects: list[str]
+    """Keys that the tests which raise the alarm point at."""
     tests: list[Oddity]
     damaged_blocks: int
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from keyveil.release import Release
 from keyveil.report import HEADER_BYTES
 from keyveil.tally import Counter, Payloads, Tally, count, trace
 
+T = TypeVar("T")
 # Releases remembered; one is named by how many reports each of its rounds had.
 _RELEASES = 16
 
@@ -52,10 +53,7 @@ class ReadOut:
         made = self._releases.get(name)
         if made is None:
             made = make_release(known.campaign, tallies, post=post, estimator=estimator)
-            with self._lock:
-                while len(self._releases) >= _RELEASES:
-                    del self._releases[next(iter(self._releases))]
-                self._releases[name] = made
+            self._remember(self._releases, name, made)
         return made, is_open
 
     def results(self, id: str, *, post: str) -> bytes:
@@ -70,11 +68,14 @@ class ReadOut:
                 raise Problem("unknown-step", str(error)) from None
             except ProtocolError as error:
                 raise Problem("round-empty", str(error)) from None
-            with self._lock:
-                while len(self._results) >= _RELEASES:
-                    del self._results[next(iter(self._results))]
-                self._results[name] = packed
+            self._remember(self._results, name, packed)
         return packed
+
+    def _remember(self, kept: dict[tuple[Any, ...], T], name: tuple[Any, ...], made: T) -> None:
+        with self._lock:
+            while len(kept) >= _RELEASES:
+                del kept[next(iter(kept))]
+            kept[name] = made
 
     def reach(self, id: str, share: float) -> Reach:
         """What this share of devices, lying, could make of the campaign's most frequent keys."""
@@ -98,8 +99,7 @@ class ReadOut:
         length = self._check_kept(known, number)
 
         def damaged(block: Block) -> None:
-            self._core.mark_damaged(id, f"block {block.no} of round {number} is damaged")
-            raise Problem("campaign-damaged", f"block {block.no} of round {number} is damaged")
+            raise Problem("campaign-damaged", self._mark_broken(id, number, block))
 
         blocks = intact(lambda after: self._blocks(known, number, after), damaged)
         out = tempfile.TemporaryFile()  # noqa: SIM115
@@ -129,7 +129,8 @@ class ReadOut:
                 tally = self._core.book.tally(tx, known, number)
             except StoreError:
                 tally = count(asked.mechanism, [], question=asked.question)
-        self._mark_broken(id, number, broken)
+        for block in broken:
+            self._mark_broken(id, number, block)
         agrees = total == tally and not broken
         return Recount(
             round=number,
@@ -154,7 +155,8 @@ class ReadOut:
                 packed = payloads(block)
                 answers = [packed[place] for place in range(len(packed))]
                 total += trace(asked.mechanism, answers, question=asked.question)
-        self._mark_broken(id, number, broken)
+        for block in broken:
+            self._mark_broken(id, number, block)
         verdict = examine(asked.mechanism, total, tally)
         names = (
             known.campaign.keys if asked.keys is None else [known.campaign.keys[code] for code in asked.keys]
@@ -164,6 +166,7 @@ class ReadOut:
             reports=total.n_reports,
             alarm=verdict.alarm,
             p=verdict.p,
+            suspects=[names[code] for code in verdict.suspects if code < len(names)],
             tests=[
                 Oddity(
                     test=each.test,
@@ -176,9 +179,11 @@ class ReadOut:
             damaged_blocks=len(broken),
         )
 
-    def _mark_broken(self, id: str, number: int, broken: list[Block]) -> None:
-        for block in broken:
-            self._core.mark_damaged(id, f"block {block.no} of round {number} is damaged")
+    def _mark_broken(self, id: str, number: int, block: Block) -> str:
+        """Note a block that is not intact, and say which."""
+        why = f"block {block.no} of round {number} is damaged"
+        self._core.mark_damaged(id, why)
+        return why
 
     def backup(self, actor: str) -> BinaryIO:
         """A copy of the embedded store, as a file."""

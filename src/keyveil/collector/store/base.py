@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 from keyveil.collector.tokens import Credential
+from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
 from keyveil.tally import Tally
 
 SCHEMA = 1
@@ -74,6 +75,12 @@ class Block:
     def is_intact(self) -> bool:
         """Whether every byte is as it was written."""
         return zlib.crc32(self.reports) == self.crc and len(self.reports) % self.length == 0
+
+
+def ids_in(reports: bytes, length: int) -> list[bytes]:
+    """The ids of joined reports."""
+    first = HEADER_BYTES - REPORT_ID_BYTES
+    return [reports[at : at + REPORT_ID_BYTES] for at in range(first, len(reports), length)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

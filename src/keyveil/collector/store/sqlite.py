@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from keyveil.collector.store.base import SCHEMA, RoundRow, TallyRow
+from keyveil.collector.store.base import SCHEMA, RoundRow, TallyRow, ids_in
 from keyveil.collector.store.cells import pack, unpack
 from keyveil.collector.store.sql import TABLES, SqlTransaction
-from keyveil.collector.store.young import Place, Young, ids_in
+from keyveil.collector.store.young import Place, Young
 from keyveil.errors import StoreError
 from keyveil.tally import Tally
 

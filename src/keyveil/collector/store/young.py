@@ -2,7 +2,7 @@
 
 Ids are random, so writing each group's to their tree would touch a page a report. A group therefore
 writes its block alone, in one place; its ids and what it adds to the tally stay here, in memory, until
-some ten thousand reports make a pass over the tree worth its while. After a crash they are read again
+a few thousand reports make a pass over the tree worth its while. After a crash they are read again
 from the blocks.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
 from keyveil.tally import Tally
 
 Place = tuple[int, int]
@@ -27,37 +26,37 @@ class Young:
     """
 
     def __init__(self) -> None:
-        self.rounds: dict[int, dict[bytes, int]] = {}
+        self.round_of: dict[int, dict[bytes, int]] = {}
         self.sums: dict[Place, Tally] = {}
 
     def __len__(self) -> int:
-        return sum(map(len, self.rounds.values()))
+        return sum(map(len, self.round_of.values()))
 
     def known(self, campaign: int, ids: Iterable[bytes]) -> set[bytes]:
         """Those of the ids that are here."""
-        here = self.rounds.get(campaign)
+        here = self.round_of.get(campaign)
         return {name for name in ids if name in here} if here else set()
 
     def claim(self, place: Place, ids: Iterable[bytes]) -> None:
         """These ids are known from now on."""
         campaign, round_ = place
-        self.rounds.setdefault(campaign, {}).update(dict.fromkeys(ids, round_))
+        self.round_of.setdefault(campaign, {}).update(dict.fromkeys(ids, round_))
 
     def ids(self, place: Place) -> list[bytes]:
         """The ids of a round, in the order of the tree."""
         campaign, round_ = place
-        return sorted(name for name, of in self.rounds.get(campaign, {}).items() if of == round_)
+        return sorted(name for name, of in self.round_of.get(campaign, {}).items() if of == round_)
 
     def update(self, newer: Young) -> None:
         """Add what a transaction has committed."""
-        for campaign, rounds in newer.rounds.items():
-            self.rounds.setdefault(campaign, {}).update(rounds)
+        for campaign, of_ids in newer.round_of.items():
+            self.round_of.setdefault(campaign, {}).update(of_ids)
         self.sums.update(newer.sums)
 
     def forget(self, campaigns: Iterable[int]) -> None:
         """These campaigns are all in the trees now."""
         for campaign in campaigns:
-            self.rounds.pop(campaign, None)
+            self.round_of.pop(campaign, None)
             for place in [place for place in self.sums if place[0] == campaign]:
                 del self.sums[place]
 
@@ -68,9 +67,3 @@ class Young:
         for place in sorted(self.sums):
             found.setdefault(place[0], []).append(place)
         return found
-
-
-def ids_in(reports: bytes, length: int) -> list[bytes]:
-    """The ids of joined reports."""
-    first = HEADER_BYTES - REPORT_ID_BYTES
-    return [reports[at : at + REPORT_ID_BYTES] for at in range(first, len(reports), length)]

@@ -64,16 +64,14 @@ function noise(id, rounds, signal) {
     h("div", { class: "controls" }, buttons), result);
 }
 
-function verdict({ reports, alarm, p, tests }) {
+function verdict({ reports, alarm, p, suspects, tests }) {
   if (!tests.length) return h("p", {}, `${count(reports)} reports are too few to tell.`);
   const often = p < 1e-9 ? "never, in practice" : `in one collection of ${count(Math.round(1 / p))}`;
   const chance = `${count(reports)} reports, ${tests.length} tests; honest devices look as odd ${often}.`;
   if (!alarm) return h("p", {}, h("strong", {}, "No attack that can be seen. "), chance);
   const { what } = tests[0];
-  // Of the tests that alone would be an alarm.
-  const keys = [...new Set(tests.filter((test) => test.p * tests.length < 1e-4).flatMap((test) => test.keys))];
   return h("div", { class: "trouble" }, h("p", {}, h("strong", {}, "This is not honest noise. "), chance),
-    h("p", {}, `${what[0].toUpperCase()}${what.slice(1)}. `, keys.slice(0, 10).flatMap((key, at) => [at ? ", " : "Keys: ", nameNode(key)])));
+    h("p", {}, `${what[0].toUpperCase()}${what.slice(1)}. `, suspects.slice(0, 10).flatMap((key, at) => [at ? ", " : "Keys: ", nameNode(key)])));
 }
 
 async function liars(id, query, remember, signal) {
