@@ -24,7 +24,6 @@ from keyveil.mechanisms import (
     Bits,
     Bucket,
     EncodedOracle,
-    Hashed,
     IndexedBoundary,
     IndexedBoundaryBits,
     Levels,
@@ -174,17 +173,12 @@ def has_rest(mechanism: Mechanism) -> bool:
     return isinstance(mechanism, SignedUnary | UeSw) or isinstance(oracle, Bits)
 
 
-def has_hash(mechanism: Mechanism) -> bool:
-    """Whether a report carries a hash that must not be the device's choice."""
-    return isinstance(mechanism, Bucket) or isinstance(getattr(mechanism, "oracle", None), Hashed)
-
-
 def _gains(mechanism: Mechanism) -> Iterator[tuple[str, bool, bool, str]]:
     """Names of maximal-gain attacks, whether they hide, whether they try for hashes, and a remark."""
     yield "maximal gain", False, True, ""
     if has_rest(mechanism):
         yield "maximal gain, hidden", True, True, IMITATED
-    if has_hash(mechanism):
+    if mechanism.public_word is not None:
         yield "maximal gain, ids given", False, False, ASSIGNED
 
 

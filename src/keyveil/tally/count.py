@@ -74,7 +74,7 @@ class Counter:
 
     def add(self, payloads: Payloads) -> Mask:
         """Count the answers that decode; a mark for each that does not."""
-        if _is_hashed(self.mechanism):
+        if self.mechanism.public_word is not None:
             layout = self.mechanism.layout
             assert isinstance(layout, Symbol)
             symbols, bad = read_symbols(layout, payloads)
@@ -243,12 +243,6 @@ def _(mechanism: Apart, payloads: Payloads) -> Counted:
         up, bad[is_up] = count_bits(layout, payloads.only(is_up))
         down, bad[~is_up] = count_bits(layout, payloads.only(~is_up))
     return Counted({"plus": up[:d], "minus": down[:d], "asked": _all(d, bad)}, bad)
-
-
-def _is_hashed(mechanism: Mechanism) -> bool:
-    return isinstance(mechanism, Bucket) or (
-        isinstance(mechanism, EncodedOracle) and isinstance(mechanism.oracle, Hashed)
-    )
 
 
 def _cells_of_symbols(mechanism: Mechanism, symbols: Ints) -> Cells:
