@@ -136,6 +136,16 @@ def refill(server, senders):
         senders.add(campaign, server.create(campaign)["device_token"])
 
 
+def hear(least, server, senders):
+    """Go on until enough was acknowledged, however slow the disk."""
+    for _ in range(3000):
+        refill(server, senders)
+        time.sleep(0.1)
+        if sum(map(len, senders.heard.values())) >= least:
+            return
+    raise AssertionError(f"fewer than {least} reports were acknowledged in five minutes")
+
+
 @pytest.mark.parametrize(
     ("kills", "least"),
     [(5, 1000), pytest.param(100, 150_000, marks=[pytest.mark.nightly, pytest.mark.timeout(3600)])],
@@ -151,7 +161,7 @@ def test_killing_the_collector_loses_and_doubles_nothing(tmp_path, kills, least)
         time.sleep(rng.uniform(0.05, 1.5 if kills > 5 else 0.6))
         server.kill()
         server = Process(url, port=server.port, admin=server.admin)
-    time.sleep(0.3)
+    hear(least, server, senders)
     senders.stop()
     acknowledged, lost, doubled = check(server, senders)
     print(
@@ -160,7 +170,6 @@ def test_killing_the_collector_loses_and_doubles_nothing(tmp_path, kills, least)
     )
     server.stop()
     assert (lost, doubled) == (0, 0)
-    assert acknowledged >= least
 
 
 @pytest.mark.parametrize(
@@ -187,7 +196,7 @@ def test_killing_collectors_and_the_database_loses_and_doubles_nothing(database,
             victim = step % 2
             servers[victim].kill()
             servers[victim] = Process(url, port=servers[victim].port, admin=first.admin)
-    time.sleep(0.5)
+    hear(least, servers[0], senders)
     senders.stop()
     acknowledged, lost, doubled = check(servers[0], senders)
     print(
@@ -197,7 +206,6 @@ def test_killing_collectors_and_the_database_loses_and_doubles_nothing(database,
     for server in servers:
         server.stop()
     assert (lost, doubled) == (0, 0)
-    assert acknowledged >= least
 
 
 def wait_ready(servers):
@@ -214,7 +222,7 @@ def test_sigterm_under_load_ends_soon_and_loses_nothing(tmp_path):
     senders = Senders([server.port], 1)
     refill(server, senders)
     senders.start()
-    time.sleep(0.5)
+    hear(100, server, senders)
     seconds = server.stop()
     assert seconds < 10
     assert server.child.returncode == 0
@@ -225,4 +233,4 @@ def test_sigterm_under_load_ends_soon_and_loses_nothing(tmp_path):
     again.stop()
     print(f"\nstopped in {seconds:.2f} s: {acknowledged} acknowledged, {lost} lost, {doubled} doubled")
     assert (lost, doubled) == (0, 0)
-    assert acknowledged > 100
+    assert acknowledged >= 100

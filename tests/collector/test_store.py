@@ -7,6 +7,8 @@ import pytest
 from collecting import Caller, make_question, make_reports
 
 from keyveil.collector.store import open_store
+from keyveil.collector.store.sqlite import SqliteStore
+from keyveil.collector.store.young import N_SLICES, Young
 from keyveil.errors import StoreError
 
 
@@ -331,29 +333,72 @@ def test_reports_outside_the_trees_are_found_again_after_a_crash(tmp_path):
     assert caller.send(campaign, reports[5:15], token=token) == ["duplicate"] * 10
     release = caller("GET", f"/v1/campaigns/{campaign.id}/release", token=admin).body.decode()
     assert release == campaign.estimate(campaign.tally(reports)).to_json()
+    caller.close()
     with sqlite3.connect(tmp_path / "c.db") as file:
         assert file.execute("select count(*) from ids").fetchone() == (40,)
+        assert file.execute("select count(*) from young").fetchone() == (0,)
+
+
+def test_ids_move_into_the_tree_slice_by_slice(tmp_path, monkeypatch):
+    monkeypatch.setattr("keyveil.collector.store.sqlite._STEP_REPORTS", 1)
+    caller = Caller(f"sqlite:///{tmp_path}/c.db")
+    admin, campaign = caller.admin, make_question()
+    token = caller.create(campaign)["device_token"]
+    reports = make_reports(campaign, 150)
+    for report in reports:
+        assert caller.send(campaign, [report], token=token) == ["accepted"]
+    # Every turn of 64 steps moves what came before it.
+    with sqlite3.connect(tmp_path / "c.db") as file:
+        first, last = file.execute("select min(block), max(block) from young").fetchone()
+        assert (first, last) == (151 - N_SLICES, 150)
+        in_tree = {name for (name,) in file.execute("select id from ids")}
+        assert {report[19:35] for report in reports[: first - 1]} < in_tree < {r[19:35] for r in reports}
+    assert caller.send(campaign, reports, token=token) == ["duplicate"] * 150
+    caller.crash()
+    caller = reopened(tmp_path, admin)
+    assert caller.send(campaign, reports, token=token) == ["duplicate"] * 150
+    recount = caller("POST", f"/v1/campaigns/{campaign.id}/rounds/1/recount", token=admin).json
+    assert (recount["agrees"], recount["tally_reports"]) == (True, 150)
     caller.close()
 
 
-def test_ids_move_into_the_tree_when_they_are_many(tmp_path, monkeypatch):
-    monkeypatch.setattr("keyveil.collector.store.sqlite._YOUNG_REPORTS", 20)
+def test_ids_that_begin_alike_do_not_pile_up(tmp_path, monkeypatch):
+    monkeypatch.setattr("keyveil.collector.store.sqlite._STEP_REPORTS", 4)
     caller = Caller(f"sqlite:///{tmp_path}/c.db")
     campaign = make_question()
     token = caller.create(campaign)["device_token"]
-    reports = make_reports(campaign, 50)
-    for report in reports:
-        assert caller.send(campaign, [report], token=token) == ["accepted"]
-    with sqlite3.connect(tmp_path / "c.db") as file:
-        assert file.execute("select count(*) from ids").fetchone() == (40,)
-    assert caller.send(campaign, reports, token=token) == ["duplicate"] * 50
-    recount = caller("POST", f"/v1/campaigns/{campaign.id}/rounds/1/recount", token=caller.admin).json
-    assert (recount["agrees"], recount["tally_reports"]) == (True, 50)
+    alike = [report[:19] + bytes([255]) + report[20:] for report in make_reports(campaign, 100)]
+    for at in range(0, 100, 2):
+        assert caller.send(campaign, alike[at : at + 2], token=token) == ["accepted"] * 2
+        assert caller.collector.store._memory.young.n_ids(N_SLICES - 1) <= 2 * 4 + 4
     caller.close()
 
 
-@pytest.mark.parametrize("part", ["cells", "reports"])
-def test_a_damaged_block_outside_the_trees_stops_its_campaign_alone(tmp_path, part):
+def test_ids_that_are_dropped_are_dropped_from_memory_too(tmp_path):
+    store = SqliteStore(tmp_path / "c.db")
+    campaign = make_question()
+    reports = make_reports(campaign, 8)
+    ids = [report[19:35] for report in reports]
+    with store.gather() as tx:
+        for round_, part in ((1, slice(0, 4)), (2, slice(4, 8))):
+            tx.claim_ids(1, round_, ids[part])
+            tally = campaign.tally(reports[part])
+            tx.add_block(1, round_, len(reports[0]), b"".join(reports[part]), tally)
+    with store.write() as tx:
+        tx.drop_ids(1, 1)
+    with store.write() as tx:
+        assert tx.known_ids(1, ids) == set(ids[4:])
+    store._memory.young = Young()
+    store.close()
+    again = SqliteStore(tmp_path / "c.db")
+    with again.write() as tx:
+        assert tx.known_ids(1, ids) == set(ids[4:])
+        assert [tx.tally(1, round_).n_reports for round_ in (1, 2)] == [4, 4]
+    again.close()
+
+
+@pytest.mark.parametrize(("table", "part"), [("added", "cells"), ("young", "ids")])
+def test_a_damaged_block_outside_the_trees_stops_its_campaign_alone(tmp_path, table, part):
     caller = Caller(f"sqlite:///{tmp_path}/c.db")
     admin, campaigns = caller.admin, (make_question(), make_question("privkv", name="other"))
     tokens = [caller.create(campaign)["device_token"] for campaign in campaigns]
@@ -361,8 +406,7 @@ def test_a_damaged_block_outside_the_trees_stops_its_campaign_alone(tmp_path, pa
         caller.send(campaign, make_reports(campaign, 30), token=token)
     caller.crash()
     with sqlite3.connect(tmp_path / "c.db") as file:
-        table, key = ("young", "block") if part == "cells" else ("blocks", "no")
-        file.execute(f"update {table} set {part} = zeroblob(length({part})) where {key} = 1")
+        file.execute(f"update {table} set {part} = zeroblob(length({part})) where block = 1")
     caller = reopened(tmp_path, admin)
     assert list(caller.collector.damaged) == [campaigns[0].id]
     assert (
@@ -383,7 +427,7 @@ def test_a_damaged_tree_of_ids_stops_its_campaign_and_says_so(tmp_path, monkeypa
         raise sqlite3.DatabaseError("database disk image is malformed")
 
     monkeypatch.setattr("keyveil.collector.store.sqlite.SqliteTransaction.settle", broken)
-    caller("POST", f"/v1/campaigns/{campaign.id}/tokens", token=caller.admin, json_body={"role": "device"})
+    monkeypatch.setattr("keyveil.collector.store.sqlite._STEP_REPORTS", 1)
     assert caller.send(campaign, make_reports(campaign, 1), token=token).code == "campaign-damaged"
     answer = caller("GET", f"/v1/campaigns/{campaign.id}/release", token=caller.admin)
     assert answer.code == "campaign-damaged"

@@ -2,8 +2,8 @@
 
 Write-ahead log with synchronous = FULL: a commit is on the disk when it returns. Readers see the last
 commit. A lock file keeps a second collector away: two processes would each hold half of the limits,
-and think themselves alone. That there is one process also lets ids and tallies of the last blocks stay
-in memory (`young`): the table of that name says which blocks they are, and what they add.
+and think themselves alone. That there is one process also lets the last ids and tallies stay in memory
+(`young`): the tables `young` and `added` hold them in the order of arrival until they are in the trees.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from typing import Any
 from keyveil.collector.store.base import SCHEMA, RoundRow, TallyRow, ids_in
 from keyveil.collector.store.cells import pack, unpack
 from keyveil.collector.store.sql import TABLES, SqlTransaction
-from keyveil.collector.store.young import Place, Young
+from keyveil.collector.store.young import N_SLICES, Newer, Place, Young, slice_of
 from keyveil.errors import StoreError
+from keyveil.report import REPORT_ID_BYTES
 from keyveil.tally import Tally
 
 # "kvcl", so that a file of another program is not taken for a store.
@@ -33,8 +34,14 @@ _OWN_TABLES = (
     # Ids arrive at random places; without rows behind them the tree is as small as it can be.
     """create table ids (campaign integer not null, id blob not null, round integer not null,
     primary key (campaign, id)) without rowid""",
+    # The ids of a block, joined; and what it adds to its tally.
     """create table young (block integer primary key, campaign integer not null, round integer not null,
+    crc integer not null, ids blob not null)""",
+    """create table added (block integer primary key, campaign integer not null, round integer not null,
     question text not null, n_reports integer not null, cells blob not null)""",
+    # Up to which block the ids of a slice are in the tree.
+    """create table swept (campaign integer not null, slice integer not null, block integer not null,
+    primary key (campaign, slice)) without rowid""",
     """create trigger acts_stay before update on acts
     begin select raise(abort, 'acts are never changed'); end""",
     """create trigger acts_last before delete on acts
@@ -48,16 +55,18 @@ each_id (id) as (select substr(?2, 16 * at + 1, 16) from each_place where ?1 > 0
 """
 _CLAIM = f"{_EACH} insert into ids (campaign, id, round) select ?3, id, ?4 from each_id"  # noqa: S608
 _KNOWN = f"{_EACH} select ids.id from each_id join ids on ids.campaign = ?3 and ids.id = each_id.id"  # noqa: S608
-# Reports, and groups of them, that stay out of the trees at most: a pass over the trees holds up the next
-# group, and every young block has a row with what it adds.
-_YOUNG_REPORTS, _YOUNG_GROUPS = 4096, 128
+_DELETE_SWEPT = """delete from young where campaign = ?1 and block <=
+(select min(block) from swept where campaign = ?1 group by campaign having count(*) = ?2)"""
+# Reports, or groups of them, after which the next slice moves into the tree, and the tallies are brought up
+# to date; a slice that holds more than twice as many ids as it should does not wait for its turn.
+_STEP_REPORTS, _STEP_GROUPS = 4096, 128
 
 
 @dataclass(slots=True)
 class _Memory:
     """What a process that is alone need not ask the file again: its next `write` starts another."""
 
-    young: Young
+    young: Young = field(default_factory=Young)
     stuck: dict[int, str] = field(default_factory=dict)
     """Campaigns whose young blocks cannot be read or written, by number; and why."""
     rounds: dict[int, RoundRow | None] = field(default_factory=dict)
@@ -71,7 +80,9 @@ class SqliteTransaction(SqlTransaction):
 
     def __init__(self, connection: sqlite3.Connection, memory: _Memory, sums: Mapping[Place, Tally]) -> None:
         self._connection, self._memory, self._sums = connection, memory, sums
-        self.newer = Young()
+        self.newer = Newer()
+        self.settled: dict[int, Sequence[int]] = {}
+        """The slices of each campaign that memory need not hold when this is committed."""
 
     def _all(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._connection.execute(statement, values).fetchall()
@@ -126,9 +137,12 @@ class SqliteTransaction(SqlTransaction):
         """Keep reports and add what they say to the round's tally; how many it counts now."""
         self._check(campaign)
         self._keep(campaign, round, length, reports)
+        block = self._connection.execute("select last_insert_rowid()").fetchone()[0]
+        ids = b"".join(ids_in(reports, length))
+        self._run("insert into young values (?, ?, ?, ?, ?)", (block, campaign, round, zlib.crc32(ids), ids))
         self._run(
-            "insert into young values (last_insert_rowid(), ?, ?, ?, ?, ?)",
-            (campaign, round, counted.question, counted.n_reports, pack(counted)),
+            "insert into added values (?, ?, ?, ?, ?, ?)",
+            (block, campaign, round, counted.question, counted.n_reports, pack(counted)),
         )
         return self.add_tally((campaign, round), counted).n_reports
 
@@ -141,20 +155,47 @@ class SqliteTransaction(SqlTransaction):
         self.newer.sums[place] = after
         return after
 
-    def young_blocks(self) -> list[tuple[Any, ...]]:
-        """What young blocks add (campaign, round, question, number, cells) and are (length, crc, reports)."""
-        return self._all(
-            "select young.campaign, young.round, question, n_reports, cells, length, crc, reports "
-            "from young left join blocks on blocks.no = block order by block"
-        )
+    def drop_ids(self, campaign: int, round: int) -> None:
+        """Forget the ids of a closed round's reports."""
+        self.settle(campaign, range(N_SLICES))
+        super().drop_ids(campaign, round)
 
-    def settle(self, campaign: int, places: Iterable[Place]) -> None:
-        """Write a campaign's young ids and tallies into the trees."""
-        for place in places:
-            ids = self._memory.young.ids(place)
-            self._run(_CLAIM, (len(ids), b"".join(ids), *place))
-            self._set_tally(*place, self._memory.young.sums[place])
-        self._run("delete from young where campaign = ?", (campaign,))
+    def settle(self, campaign: int, slices: Sequence[int]) -> None:
+        """Move slices of a campaign's young ids into the tree, and bring its tallies up to date."""
+        assert not self.newer.round_of, "what this transaction adds is not in memory yet"
+        young = self._memory.young
+        for at in slices:
+            for round_, ids in young.ids(campaign, at):
+                self._run(_CLAIM, (len(ids), b"".join(ids), campaign, round_))
+        for place, tally in young.sums.items():
+            if place[0] == campaign:
+                self._set_tally(*place, tally)
+        self._run("delete from added where campaign = ?", (campaign,))
+        ((last,),) = self._all("select coalesce(max(block), 0) from young")
+        for at in slices:
+            self._run("insert or replace into swept values (?, ?, ?)", (campaign, at, last))
+        self._run(_DELETE_SWEPT, (campaign, N_SLICES))
+        self.settled[campaign] = slices
+
+    def recover(self) -> None:
+        """Find again what a process that ended had in memory."""
+        swept = {(campaign, at): block for campaign, at, block in self._all("select * from swept")}
+        for block, campaign, round_, crc, joined in self._all("select * from young order by block"):
+            if zlib.crc32(joined) != crc:
+                self._memory.stuck[campaign] = "the ids of the last reports are damaged"
+                continue
+            ids = (joined[at : at + REPORT_ID_BYTES] for at in range(0, len(joined), REPORT_ID_BYTES))
+            young = [name for name in ids if block > swept.get((campaign, slice_of(name)), 0)]
+            self.newer.claim((campaign, round_), young)
+        for _, campaign, round_, question, n_reports, cells in self._all(
+            "select * from added order by block"
+        ):
+            try:
+                self.add_tally((campaign, round_), unpack(cells, question=question, n_reports=n_reports))
+            except StoreError as error:
+                self._memory.stuck[campaign] = str(error)
+        for campaign in self._memory.stuck:
+            self.newer.forget(campaign)
 
     def _check(self, campaign: int) -> None:
         if campaign in self._memory.stuck:
@@ -185,8 +226,9 @@ class SqliteStore:
         self._open: list[sqlite3.Connection] = []
         # Held while the disk and the memory change together, and while a reader looks at both.
         self._moment = threading.Lock()
-        self._memory = _Memory(Young())
-        self._groups = 0
+        self._memory = _Memory()
+        # Whose turn it is, and what came since the last.
+        self._turn = self._reports = self._groups = 0
         try:
             with _refusals():
                 self._writer = self._connect()
@@ -202,85 +244,79 @@ class SqliteStore:
         with self._lock:
             self._forget()
             try:
-                with self._transaction(settles=True) as tx:
+                with self._transaction() as tx:
                     yield tx
             finally:
                 self._forget()
 
     @contextmanager
     def gather(self) -> Iterator[SqliteTransaction]:
-        """As `write`; most groups leave ids and tallies in memory."""
+        """As `write`; ids and tallies stay in memory, and now and then some of them move into the trees."""
         with self._lock:
-            is_much = len(self._memory.young) >= _YOUNG_REPORTS or self._groups >= _YOUNG_GROUPS
-            with self._transaction(settles=is_much) as tx:
+            is_due = self._reports >= _STEP_REPORTS or self._groups >= _STEP_GROUPS
+            with self._transaction(self._next_slices() if is_due else ()) as tx:
                 yield tx
+            if is_due:
+                self._turn = (self._turn + 1) % N_SLICES
+                self._reports = self._groups = 0
+            self._reports += sum(map(len, tx.newer.round_of.values()))
+            self._groups += 1
+
+    def _next_slices(self) -> list[int]:
+        """The slice whose turn it is, and any that is crowded: whoever chooses ids may choose like ones."""
+        crowded = (at for at in range(N_SLICES) if self._memory.young.n_ids(at) > 2 * _STEP_REPORTS)
+        return sorted({self._turn, *crowded})
 
     def _forget(self) -> None:
         """Tokens and rounds may be others."""
         self._memory = replace(self._memory, rounds={}, tokens={})
 
     @contextmanager
-    def _transaction(self, *, settles: bool) -> Iterator[SqliteTransaction]:
+    def _transaction(self, slices: Sequence[int] = ()) -> Iterator[SqliteTransaction]:
         young = self._memory.young
         with _refusals():
             self._writer.execute("begin immediate")
             tx = SqliteTransaction(self._writer, self._memory, young.sums)
             try:
-                settled = self._settle(tx) if settles else []
+                if slices:
+                    self._settle(tx, slices)
                 yield tx
                 with self._moment:
                     self._writer.execute("commit")
-                    young.forget(settled)
+                    for campaign, settled in tx.settled.items():
+                        young.forget(campaign, settled)
                     young.update(tx.newer)
-                self._groups = (0 if settles else self._groups) + bool(tx.newer.sums)
             except BaseException:
                 # A full disk may have rolled back already.
                 if self._writer.in_transaction:
                     self._writer.execute("rollback")
                 raise
 
-    def _settle(self, tx: SqliteTransaction) -> list[int]:
-        """Bring the trees up to date; the campaigns for which that is over."""
-        for campaign, places in self._memory.young.campaigns.items():
+    def _settle(self, tx: SqliteTransaction, slices: Sequence[int]) -> None:
+        for campaign in self._memory.young.campaigns:
             self._writer.execute("savepoint settling")
             try:
                 with _refusals():
-                    tx.settle(campaign, places)
+                    tx.settle(campaign, slices)
             except StoreError as error:
                 # A damaged page is a matter of one campaign; a full disk, of all.
                 if not error.damaged:
                     raise
                 self._writer.execute("rollback to settling")
                 self._memory.stuck[campaign] = str(error)
+                tx.settled[campaign] = range(N_SLICES)
             self._writer.execute("release settling")
-        return list(self._memory.young.campaigns)
 
     def _recover(self) -> None:
-        """Find again what a process that ended had in memory."""
         try:
-            with self._lock, self._transaction(settles=False) as tx:
-                for campaign, round_, question, n_reports, cells, length, crc, reports in tx.young_blocks():
-                    try:
-                        counted = unpack(cells, question=question, n_reports=n_reports)
-                        if reports is None or zlib.crc32(reports) != crc:
-                            raise StoreError("a block of the last reports is damaged", damaged=True)
-                        tx.newer.claim((campaign, round_), ids_in(reports, length))
-                        tx.add_tally((campaign, round_), counted)
-                    except StoreError as error:
-                        self._memory.stuck[campaign] = str(error)
-                tx.newer.forget(self._memory.stuck)
-            if self._memory.young.sums:
-                self._settle_all()
+            with self._lock, self._transaction() as tx:
+                tx.recover()
         except StoreError as error:
             if not error.damaged:
                 raise
             # Nobody can say whose last reports are missing in the tallies.
             with self.read() as view:
                 self._memory.stuck |= dict.fromkeys((row.no for row in view.campaigns()), str(error))
-
-    def _settle_all(self) -> None:
-        with self._lock, self._transaction(settles=True):
-            """Nothing else."""
 
     @contextmanager
     def read(self) -> Iterator[SqliteTransaction]:
@@ -302,7 +338,6 @@ class SqliteStore:
 
     def backup(self, path: Path) -> None:
         """A copy of one moment, while others write."""
-        self._settle_all()
         with _refusals():
             source, copy = self._connect(), sqlite3.connect(path)
             try:
@@ -314,10 +349,10 @@ class SqliteStore:
 
     def close(self) -> None:
         """Give the file back, with everything in its place."""
-        if self._memory.young.sums:
+        if self._memory.young.campaigns:
             # What cannot be written now is found again at the next start.
-            with suppress(StoreError):
-                self._settle_all()
+            with suppress(StoreError), self._transaction(range(N_SLICES)):
+                """Nothing else."""
         for connection in self._open:
             connection.close()
         self._open.clear()

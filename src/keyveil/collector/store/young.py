@@ -1,36 +1,31 @@
-"""What the embedded store's blocks hold and its trees do not yet.
+"""What the embedded store holds in the order of arrival, and its trees do not yet.
 
-Ids are random, so writing each group's to their tree would touch a page a report. A group therefore
-writes its block alone, in one place; its ids and what it adds to the tally stay here, in memory, until
-a few thousand reports make a pass over the tree worth its while. After a crash they are read again
-from the blocks.
+Ids are random, so writing each group's to their tree would touch a page a report, and the more pages
+the larger the tree. A group therefore writes its ids in one place, as they come, and keeps them here, in
+memory. Every few thousand reports one slice of them, those that begin alike, moves into the tree: it
+meets few pages, and many ids a page. What a group adds to its tally waits here too. After a crash all of it
+is read again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 
 from keyveil.tally import Tally
 
 Place = tuple[int, int]
 """A campaign's number and a round's."""
+N_SLICES = 64
+# Of the first byte of an id.
+_SHIFT = 2
 
 
-class Young:
-    """Ids by campaign and round, and the tallies as they are with them.
-
-    >>> young = Young()
-    >>> young.claim((1, 1), [bytes(16)])
-    >>> young.known(1, [bytes(16), bytes([1] * 16)]) == {bytes(16)}
-    True
-    """
+class Newer:
+    """What one transaction adds: ids and their rounds by campaign, and tallies as they are with them."""
 
     def __init__(self) -> None:
         self.round_of: dict[int, dict[bytes, int]] = {}
         self.sums: dict[Place, Tally] = {}
-
-    def __len__(self) -> int:
-        return sum(map(len, self.round_of.values()))
 
     def known(self, campaign: int, ids: Iterable[bytes]) -> set[bytes]:
         """Those of the ids that are here."""
@@ -42,28 +37,69 @@ class Young:
         campaign, round_ = place
         self.round_of.setdefault(campaign, {}).update(dict.fromkeys(ids, round_))
 
-    def ids(self, place: Place) -> list[bytes]:
-        """The ids of a round, in the order of the tree."""
-        campaign, round_ = place
-        return sorted(name for name, of in self.round_of.get(campaign, {}).items() if of == round_)
+    def forget(self, campaign: int) -> None:
+        """All of a campaign."""
+        self.round_of.pop(campaign, None)
+        _without(self.sums, campaign)
 
-    def update(self, newer: Young) -> None:
+
+class Young:
+    """Ids by campaign and slice, and the tallies as they are with them.
+
+    >>> newer, young = Newer(), Young()
+    >>> newer.claim((1, 1), [bytes(16)])
+    >>> young.update(newer)
+    >>> young.known(1, [bytes(16), bytes([1] * 16)]) == {bytes(16)}
+    True
+    """
+
+    def __init__(self) -> None:
+        self.sums: dict[Place, Tally] = {}
+        self._slices: dict[int, list[dict[bytes, int]]] = {}
+
+    def known(self, campaign: int, ids: Iterable[bytes]) -> set[bytes]:
+        """Those of the ids that are here."""
+        slices = self._slices.get(campaign)
+        return {name for name in ids if name in slices[slice_of(name)]} if slices else set()
+
+    def update(self, newer: Newer) -> None:
         """Add what a transaction has committed."""
-        for campaign, of_ids in newer.round_of.items():
-            self.round_of.setdefault(campaign, {}).update(of_ids)
+        for campaign, round_of in newer.round_of.items():
+            slices = self._slices.setdefault(campaign, [{} for _ in range(N_SLICES)])
+            for name, round_ in round_of.items():
+                slices[slice_of(name)][name] = round_
         self.sums.update(newer.sums)
 
-    def forget(self, campaigns: Iterable[int]) -> None:
-        """These campaigns are all in the trees now."""
-        for campaign in campaigns:
-            self.round_of.pop(campaign, None)
-            for place in [place for place in self.sums if place[0] == campaign]:
-                del self.sums[place]
+    def ids(self, campaign: int, at: int) -> Iterator[tuple[int, list[bytes]]]:
+        """The ids of a slice by round, in the order of the tree."""
+        here = self._slices[campaign][at] if campaign in self._slices else {}
+        for round_ in sorted(set(here.values())):
+            yield round_, sorted(name for name, of in here.items() if of == round_)
+
+    def n_ids(self, at: int) -> int:
+        """How many ids a slice holds, of all campaigns."""
+        return sum(len(slices[at]) for slices in self._slices.values())
+
+    def forget(self, campaign: int, slices: Iterable[int]) -> None:
+        """These slices of a campaign are in the tree now, and its tallies are up to date."""
+        here = self._slices.get(campaign, [])
+        for at in slices if here else ():
+            here[at].clear()
+        if not any(here):
+            self._slices.pop(campaign, None)
+        _without(self.sums, campaign)
 
     @property
-    def campaigns(self) -> Mapping[int, list[Place]]:
-        """The campaigns that are here, with their rounds."""
-        found: dict[int, list[Place]] = {}
-        for place in sorted(self.sums):
-            found.setdefault(place[0], []).append(place)
-        return found
+    def campaigns(self) -> list[int]:
+        """The campaigns that have something here."""
+        return sorted({no for no, _ in self.sums}.union(self._slices))
+
+
+def slice_of(name: bytes) -> int:
+    """The slice to which an id belongs."""
+    return name[0] >> _SHIFT
+
+
+def _without(sums: dict[Place, Tally], campaign: int) -> None:
+    for place in [place for place in sums if place[0] == campaign]:
+        del sums[place]
