@@ -35,6 +35,7 @@ _OWN_TABLES = (
     primary key (campaign, id))""",
     # Noise does not compress.
     "alter table blocks alter column reports set storage external",
+    "alter table tallies alter column cells set storage external",
     """create function acts_stay() returns trigger language plpgsql as
     $$ begin raise exception 'acts are never changed'; end $$""",
     "create trigger acts_stay before update or delete on acts for each row execute function acts_stay()",
