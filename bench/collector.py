@@ -136,14 +136,6 @@ def cpu(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def rss(pid):
-    """Memory of a process in MB."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) / 1024
-    return float("nan")
-
-
 def measure(store, seconds, overload):
     """All figures for one store."""
     found = {}
@@ -194,9 +186,9 @@ def measure(store, seconds, overload):
             "half_load_p99_ms": round(1000 * float(np.quantile(half[2], 0.99)), 1),
         }
         if overload:
-            before = rss(server.child.pid)
+            before = server.memory() / 2**20
             over = run(batch.request, MANY, overload, backoff=1.0)
-            memory = rss(server.child.pid)
+            memory = server.memory() / 2**20
             # The store grows meanwhile, and a larger one is slower: the peak is taken once more.
             again = run(batch.request, BATCHES, seconds)
             later = again[0] * 100 / again[3]

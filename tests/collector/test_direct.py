@@ -220,3 +220,18 @@ def test_what_goes_straight_and_what_does_not(tmp_path):
     ):
         assert not admitted(**unusual), unusual
     caller.close()
+
+
+@pytest.mark.parametrize(("n_reports", "times"), [(50, 1500), (500, 150)], ids=["direct", "not"])
+def test_an_upload_leaves_with_its_answer(server, n_reports, times):
+    """Bodies must not wait in memory for the collector of rubbish: here 75 MB would."""
+    campaign = make_question(name=secrets.token_hex(4), keys=tuple(f"k{i}" for i in range(4000)))
+    token = server.create(campaign)["device_token"]
+    request = upload(campaign, token, make_reports(campaign, n_reports))
+    with Line(server) as line:
+        for _ in range(10):
+            line.ask(request)
+        before = server.memory()
+        for _ in range(times):
+            assert line.ask(request)[1][0] == "duplicate"
+    assert server.memory() - before < 25 << 20

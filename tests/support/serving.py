@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 MAIN = "from keyveil.cli import main; main()"
 
@@ -75,6 +76,11 @@ class Process:
         status, said = self.ask("POST", "/v1/campaigns", body, token=self.admin)
         assert status in (200, 201), said
         return json.loads(said)
+
+    def memory(self):
+        """Bytes of the process that are in memory."""
+        status = Path(f"/proc/{self.child.pid}/status").read_text()
+        return 1024 * int(status.partition("VmRSS:")[2].split()[0])
 
     def kill(self):
         self.child.send_signal(signal.SIGKILL)

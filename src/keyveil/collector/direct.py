@@ -79,7 +79,11 @@ class Pending:
         # What uvicorn asks a cycle for.
         self.response_complete = self.disconnected = False
         self.keep_alive = True
-        self.message_event = self
+
+    @property
+    def message_event(self) -> Pending:
+        """Who is told by uvicorn that the connection is lost."""
+        return self
 
     # --- reading ---
 

@@ -174,5 +174,7 @@ class Writer:
 
 def _deliver(group: list[Upload]) -> None:
     for upload in group:
-        if not upload.done.done():
-            upload.done.set_result(upload)
+        # Two that hold each other, and a body, would stay until somebody looks for rubbish.
+        done, upload.done = upload.done, None
+        if not done.done():
+            done.set_result(upload)
