@@ -137,7 +137,7 @@ class SqliteTransaction(SqlTransaction):
         """Keep reports and add what they say to the round's tally; how many it counts now."""
         self._check(campaign)
         self._keep(campaign, round, length, reports)
-        block = self._connection.execute("select last_insert_rowid()").fetchone()[0]
+        ((block,),) = self._all("select last_insert_rowid()")
         ids = b"".join(ids_in(reports, length))
         self._run("insert into young values (?, ?, ?, ?, ?)", (block, campaign, round, zlib.crc32(ids), ids))
         self._run(
@@ -187,9 +187,8 @@ class SqliteTransaction(SqlTransaction):
             ids = (joined[at : at + REPORT_ID_BYTES] for at in range(0, len(joined), REPORT_ID_BYTES))
             young = [name for name in ids if block > swept.get((campaign, slice_of(name)), 0)]
             self.newer.claim((campaign, round_), young)
-        for _, campaign, round_, question, n_reports, cells in self._all(
-            "select * from added order by block"
-        ):
+        added = "select campaign, round, question, n_reports, cells from added order by block"
+        for campaign, round_, question, n_reports, cells in self._all(added):
             try:
                 self.add_tally((campaign, round_), unpack(cells, question=question, n_reports=n_reports))
             except StoreError as error:
