@@ -339,27 +339,31 @@ def test_reports_outside_the_trees_are_found_again_after_a_crash(tmp_path):
         assert file.execute("select count(*) from young").fetchone() == (0,)
 
 
-def test_ids_move_into_the_tree_slice_by_slice(tmp_path, monkeypatch):
+@pytest.mark.parametrize("count", [30, 150])
+def test_ids_move_into_the_tree_slice_by_slice(tmp_path, monkeypatch, count):
     monkeypatch.setattr("keyveil.collector.store.sqlite._STEP_REPORTS", 1)
     caller = Caller(f"sqlite:///{tmp_path}/c.db")
     admin, campaign = caller.admin, make_question()
     token = caller.create(campaign)["device_token"]
-    reports = make_reports(campaign, 150)
+    reports = make_reports(campaign, count)
     for report in reports:
         assert caller.send(campaign, [report], token=token) == ["accepted"]
     # Every turn of 64 steps moves what came before it.
     with sqlite3.connect(tmp_path / "c.db") as file:
         first, last = file.execute("select min(block), max(block) from young").fetchone()
-        assert (first, last) == (151 - N_SLICES, 150)
+        assert (first, last) == (max(1, count + 1 - N_SLICES), count)
         in_tree = {name for (name,) in file.execute("select id from ids")}
         assert {report[19:35] for report in reports[: first - 1]} < in_tree < {r[19:35] for r in reports}
-    assert caller.send(campaign, reports, token=token) == ["duplicate"] * 150
+    assert caller.send(campaign, reports, token=token) == ["duplicate"] * count
     caller.crash()
     caller = reopened(tmp_path, admin)
-    assert caller.send(campaign, reports, token=token) == ["duplicate"] * 150
+    assert caller.send(campaign, reports, token=token) == ["duplicate"] * count
     recount = caller("POST", f"/v1/campaigns/{campaign.id}/rounds/1/recount", token=admin).json
-    assert (recount["agrees"], recount["tally_reports"]) == (True, 150)
+    assert (recount["agrees"], recount["tally_reports"]) == (True, count)
     caller.close()
+    with sqlite3.connect(tmp_path / "c.db") as file:
+        assert file.execute("select count(*) from ids").fetchone() == (count,)
+        assert file.execute("select count(*) from young").fetchone() == (0,)
 
 
 def test_ids_that_begin_alike_do_not_pile_up(tmp_path, monkeypatch):
