@@ -177,7 +177,9 @@ class Histories(RuleBasedStateMachine):
     @rule(ahead=st.floats(-5 * SPAN, 5 * SPAN))
     def jump(self, ahead):
         self.now += ahead
+        # Somebody looks: a time that the collector never saw is none that it must remember.
         self.latest = max(self.latest, self.now)
+        self.caller.collector.now()
 
     @rule()
     def tick(self):
