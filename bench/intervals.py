@@ -26,7 +26,7 @@ EPSILONS, SKEWS = (0.5, 1, 2, 4), {"Zipf": 1.0, "uniform": 0.0}
 GROUPS = {"frequent": slice(0, 5), "rare": slice(-5, None)}
 # What is read off another method's reports has its intervals. A name's place is a part of its seed.
 NAMES = (*(name for name in METHODS if name not in SAME_REPORTS), "privkvm-star oue")
-# `auto` has those of the mechanism it chooses, about records cut to the length that it learns.
+# `auto` has those of the mechanism it chooses; long_records.py measures what cutting records does to them.
 MEASURED = tuple(name for name in NAMES if name != "auto")
 KEYS_ONLY = ("grr", "oue", "olh")
 Row = dict[str, str | float]

@@ -204,6 +204,19 @@ def coverage() -> str:
     )
 
 
+def long_records() -> str:
+    """How often intervals of `auto` hold where records are cut, beside those that noise alone would give."""
+    columns = ("top_whole", "all_whole", "top_cut", "all_cut")
+    head = ("people", "epsilon", "top 50 keys", "all keys", "noise alone: top 50", "all keys")
+    return table(
+        head,
+        (
+            (f"`{row['population']}`", row["epsilon"], *(f"{100 * float(row[name]):.0f}" for name in columns))
+            for row in rows_of("long_records.csv")
+        ),
+    )
+
+
 def hostile() -> str:
     """How far hostile devices move a key, for every method of one round; where ids are given out as well."""
     rows = []
@@ -322,6 +335,7 @@ TABLES: Mapping[str, Callable[..., str]] = MappingProxyType(
         "kernel": kernel,
         "methods": methods,
         "coverage": coverage,
+        "long-records": long_records,
         "hostile": hostile,
         "error-catalogue": error_catalogue,
     }

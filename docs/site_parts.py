@@ -4,6 +4,7 @@
 {kernel} pckv-ue        its integers at epsilon 1, from the code
 {methods}               every method, from its registry
 {coverage}              how often intervals hold, from bench/results
+{long-records}          the same for `auto`, where records are cut
 {hostile}               how far lying devices move a key, from the estimators' weights
 {error-catalogue}       every refusal, from the collector's own table
 """

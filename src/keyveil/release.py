@@ -30,10 +30,11 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 class Release:
     """One row a key, in the value's own units, and the metadata that makes it believable.
 
-    Intervals are 95 % and always those of the unprocessed estimates, which stay beside processed ones
-    as `frequency_raw` and `mean_raw`; `frequency_top` is for a table of the top keys and nothing else.
-    `frequency_hostile` and `mean_hostile` say how far `hostile_share` of all devices, lying, can move the
-    unprocessed estimate: no statement about noise, and none that somebody did.
+    Intervals are 95 % and always those of the unprocessed estimates (where records were cut, brought back
+    to whole ones), which stay beside processed ones as `frequency_raw` and `mean_raw`; `frequency_top` is
+    for a table of the top keys and nothing else. `frequency_hostile` and `mean_hostile` say how far
+    `hostile_share` of all devices, lying, can move the unprocessed estimate: no statement about noise, and
+    none that somebody did.
     A mean that cannot be told is null; its interval is the whole range. Where the mechanism tells
     distributions, `bins` holds each key's shares, and the metadata the values that the bins stand for.
     """

@@ -11,7 +11,7 @@ from keyveil.estimate.distribution import (
     wasserstein,
 )
 from keyveil.estimate.estimates import Estimates, estimate
-from keyveil.estimate.hostile import HOSTILE_SHARE, Lever, Levers, Shift, lever
+from keyveil.estimate.hostile import HOSTILE_SHARE, Lever, Levers, Pull, Shift, lever
 from keyveil.estimate.intervals import (
     RankRanges,
     detectable_frequency,
@@ -31,6 +31,7 @@ __all__ = [
     "Estimates",
     "Lever",
     "Levers",
+    "Pull",
     "RankRanges",
     "Shares",
     "Shift",

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from keyveil.errors import MechanismError, TallyError
 from keyveil.estimate.fieller import fieller
-from keyveil.estimate.hostile import Lever, Levers, lever
+from keyveil.estimate.hostile import Lever, Pull, lever
 from keyveil.mechanisms import KeyValueMechanism, Moments
 from keyveil.numerics import CONFIDENCE, two_sided_z
 from keyveil.tally import Tally
@@ -42,12 +42,14 @@ class Estimates:
     steps: tuple[str, ...] = ()
     moments: Moments | None = None
     """What is left unknown of a key, where the mechanism tells signed keys."""
-    lever: Lever | Levers | None = None
+    lever: Pull | None = None
     """What one report can do to a key, where the estimator is linear in reports."""
     frequency_top: Floats | None = None
     """Frequencies for a table of the top keys, where they are estimated apart."""
     means_are_biased: bool = False
     """Whether the means miss the truth by more than noise, so that no standard error covers it."""
+    of_cut: Estimates | None = None
+    """The same about cut records, where these were brought back from them; means follow from those."""
 
     def frequency_interval(self, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
         """Wald interval around the unbiased frequency; not cut to [0, 1]."""
@@ -60,6 +62,8 @@ class Estimates:
         Where the frequency itself may be 0 that set is unbounded, and the whole range is given; so
         it is for biased means, which no standard error covers.
         """
+        if self.of_cut is not None:
+            return self.of_cut.mean_interval(confidence)
         if self.means_are_biased:
             return np.full_like(self.mean, -1.0), np.full_like(self.mean, 1.0)
         variances = self.signed_se**2, self.frequency_se**2, self.covariance

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +85,13 @@ class Shift(NamedTuple):
     def mean(self) -> Floats:
         """The larger of both."""
         return np.maximum(self.mean_down, self.mean_up)
+
+
+class Pull(Protocol):
+    """What a share of hostile devices can do to estimates."""
+
+    def shift(self, frequency: Floats, mean: Floats, share: float) -> Shift:
+        """How far each key moves that the others estimate like this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +205,32 @@ class Levers:
         """Each key's own, if all hostile devices join the round that tells of it."""
         one, other = (each.shift(frequency, mean, share) for each in (self.first, self.second))
         return Shift(*(np.where(self.here, x, y) for x, y in zip(one, other, strict=True)))
+
+
+class Bend(Protocol):
+    """An increasing function of every key's estimate, and back."""
+
+    def share(self, frequency: Floats) -> Floats:
+        """What was estimated, where this is what it became."""
+
+    def frequency(self, share: Floats) -> Floats:
+        """What an estimate becomes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Bent:
+    """A lever whose estimates went through an increasing function: ends stay ends."""
+
+    lever: Pull
+    bend: Bend
+
+    def shift(self, frequency: Floats, mean: Floats, share: float) -> Shift:
+        """How far the function's values move."""
+        told = self.bend.share(frequency)
+        moved = self.lever.shift(told, mean, share)
+        down = frequency - self.bend.frequency(told - moved.frequency_down)
+        up = self.bend.frequency(told + moved.frequency_up) - frequency
+        return moved._replace(frequency_down=down, frequency_up=up)
 
 
 def check_share(share: float) -> None:

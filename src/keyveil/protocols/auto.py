@@ -17,8 +17,8 @@ Candidates are the keys that may well belong to the top. Nothing of `discover` i
 says about a candidate is multiplied into what `measure` says.
 
 The outcome's raw numbers are the unbiased ones of `collect` (or of `measure`, and of `discover` for
-keys that are no candidates): shares of users whose cut record holds the key. What is published went
-through `untruncate` (the size model) and `shrink`.
+keys that are no candidates); where records are cut, taken through `untruncate` (the size model), so
+that intervals are about whole records. What is published went through `shrink` as well.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from keyveil.errors import ProtocolError
 from keyveil.estimate import Estimates, Lever, Levers, estimate
 from keyveil.estimate.shrink import NO_ANCHOR, TYPICAL_SPREAD, Anchor, Earlier, Evidence, Prior, Total, shrink
 from keyveil.estimate.sizes import SizeLaw, Truncation, class_ends, size_classes
+from keyveil.estimate.whole import Truncations, untruncate
 from keyveil.mechanisms import (
     Bucket,
     EncodedOracle,
@@ -69,7 +70,7 @@ FEW_CLASSES = 9
 ANCHORS, ANCHORED = 200, 0.04
 # Sizes and skew are contradicted by factors this large, beyond this many standard errors.
 OTHER_SIZES, OTHER_SKEW, SURELY = 2, 3, 3
-TRUNCATED = "records are cut; raw frequencies are shares of users whose cut record holds the key"
+TRUNCATED = "records are cut; frequencies are brought back to whole ones, and their errors allow for it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -88,6 +89,16 @@ class _Found:
 
     def noting(self, *notes: str) -> _Found:
         return replace(self, notes=(*self.notes, *notes))
+
+    @property
+    def cut(self) -> Truncation | Truncations:
+        """How records were cut in the rounds that `raw` comes from."""
+        assert self.choice is not None
+        if self.keys is None or self.discovered is None or self.raw is None:
+            return self.choice.truncation
+        rest = np.ones(self.raw.frequency.size, dtype=np.bool_)
+        rest[list(self.keys)] = False
+        return Truncations(here=rest, first=self.discovered.truncation, second=self.choice.truncation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -407,14 +418,15 @@ class Auto:
             assert found.prior is not None
             earlier = Earlier(found.discovered, found.prior, np.array(found.keys))
             shrunk = shrink(seen, total=_total(found.law), anchor=found.anchor, top=self.top, earlier=earlier)
-        notes = found.notes if choice.truncation.is_idle else (*found.notes, TRUNCATED)
-        steps = ("shrink",) if choice.truncation.is_idle else ("untruncate", "shrink")
+        notes = found.notes
+        if not choice.truncation.is_idle:
+            raw, notes = untruncate(raw, found.cut), (*notes, TRUNCATED)
         published = replace(
             raw,
             frequency=shrunk.frequency,
             frequency_top=shrunk.frequency_top,
             mean=shrunk.mean,
-            steps=(*raw.steps, *steps),
+            steps=(*raw.steps, "shrink"),
         )
         anchor = None if found.anchor is NO_ANCHOR else found.anchor.mean
         return Outcome(raw=raw, published=published, notes=notes, rounds=round.number, anchor=anchor)
