@@ -46,7 +46,7 @@ def measure(name: str, people: Population, epsilon: float, repeats: int) -> Row:
     found: dict[str, list[float]] = {}
     for repeat in range(repeats):
         whole = play(protocol, people, insecure_generator(SEED, int(2 * epsilon), repeat)).raw
-        cut: Estimates = whole if whole.of_cut is None else whole.of_cut
+        cut: Estimates = whole if whole.unbiased is None else whole.unbiased
         for about, each in (("whole", whole), ("cut", cut)):
             held = holds(each.frequency_interval(), frequency)
             found.setdefault(f"top_{about}", []).append(float(held[top].mean()))

@@ -1,17 +1,19 @@
 """Shares of values: unbiased and of exact variance on paper, covering in simulation."""
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from keyveil.errors import MechanismError, TallyError
-from keyveil.estimate import QUARTERS, below, in_parts, value_shares
+from keyveil.estimate import QUARTERS, below, bin_points, in_parts, value_shares
 from keyveil.estimate.fieller import fieller
-from keyveil.estimate.shares import unbiased_weights
+from keyveil.estimate.shares import unbiased_weights, value_means
 from keyveil.mechanisms import build
-from keyveil.simulate import Population, draw_tally, insecure_generator
+from keyveil.protocols import build_protocol
+from keyveil.simulate import Population, draw_tally, insecure_generator, play, synthetic
 from keyveil.tally import Tally
 
 NAMES = ("ue-sw", "ue-sw:naive", "ue-sw:extremal")
@@ -70,6 +72,57 @@ def test_variances_are_those_of_independent_users(l):
     assert found.held_variance[0, 0] * n == pytest.approx(exact[0, 0], rel=1e-6)
     assert found.frequency_variance[0, 0] * n == pytest.approx(exact[1, 1], rel=1e-6)
     assert found.covariance[0, 0] * n == pytest.approx(exact[0, 1], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("l", [1, 3])
+def test_expected_counts_give_back_the_means(name, l):
+    mechanism = build(name, 2, n_keys=1, pairs_per_user=l, bins=8)
+    held = np.array([0.02, 0.05, 0.1, 0.05, 0.03, 0.02, 0.02, 0.01])
+    law = held @ [symbol_law(mechanism.channel, i, l) for i in range(8)]
+    law += (1 - held.sum()) * symbol_law(mechanism.channel, None, l)
+    found = value_means(mechanism, expected_tally(mechanism, law))
+    assert found.signed[0] == pytest.approx(held @ bin_points(8), abs=1e-9)
+
+
+@pytest.mark.parametrize("l", [1, 3])
+def test_variances_of_means_are_those_of_independent_users(l):
+    mechanism = build("ue-sw", 2, n_keys=1, pairs_per_user=l, bins=4)
+    laws = [symbol_law(mechanism.channel, held, l) for held in (0, 0, 1, 3, None, None, None, None)]
+    a, b = float(mechanism.a), float(mechanism.b)
+    heard = (np.arange(laws[0].size) > 0).astype(float)
+    values = unbiased_weights(mechanism.channel, bin_points(4)[None])
+    weights = l * np.vstack([values, (heard - b) / (a - b)])
+    exact = sum((weights * law) @ weights.T - np.outer(weights @ law, weights @ law) for law in laws) / 8
+    found = value_means(mechanism, expected_tally(mechanism, np.mean(laws, axis=0)))
+    assert found.variance[0] * 10**15 == pytest.approx(exact[0, 0], rel=1e-6)
+    assert found.covariance[0] * 10**15 == pytest.approx(exact[0, 1], rel=1e-6)
+
+
+def test_intervals_of_means_are_those_that_nothing_smoothed():
+    people = synthetic(users=20_000, keys=4, seed=3)
+    raw = play(build_protocol("ue-sw", 4, n_keys=4), people, insecure_generator(5)).raw
+    assert np.array_equal(raw.mean_interval(), raw.unbiased.mean_interval())
+    assert not np.allclose(raw.mean, raw.unbiased.mean)
+    low, high = raw.mean_interval()
+    assert (high - low < 0.5).all()
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("bins", [4, 64])
+def test_means_of_rounded_values_are_within_their_intervals(bins):
+    """Of four keys with four bins some lie a standard error off, by rounding alone."""
+    people = synthetic(users=20_000, keys=4, seed=3)
+    protocol = build_protocol("ue-sw", 4, n_keys=4, bins=bins, only=(0,))
+    covered, bare = [], []
+    for seed in range(100):
+        raw = play(protocol, people, insecure_generator(6, seed)).raw.unbiased
+        for each, found in ((raw, covered), (replace(raw, coarseness=0.0), bare)):
+            low, high = each.mean_interval()
+            found.append((low <= people.mean()) & (people.mean() <= high))
+    # Five standard errors of a hundred intervals.
+    assert np.mean(covered, axis=0).min() > 0.95 - 5 * np.sqrt(0.95 * 0.05 / 100)
+    assert bins > 4 or np.mean(bare, axis=0).min() < 0.5
 
 
 def test_an_edge_inside_a_bin_and_unequal_parts_are_refused():

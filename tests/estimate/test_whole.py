@@ -76,7 +76,7 @@ def test_intervals_of_auto_hold_for_users_with_long_records():
     covered = {"whole": [], "cut": []}
     for seed in range(4):
         raw = play(protocol, people, insecure_generator(3, seed)).raw
-        for name, each in (("whole", raw), ("cut", raw.of_cut)):
+        for name, each in (("whole", raw), ("cut", raw.unbiased)):
             low, high = each.frequency_interval()
             covered[name].append(((low <= frequency) & (frequency <= high))[top].mean())
     assert np.mean(covered["whole"]) > 0.9

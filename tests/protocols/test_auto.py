@@ -87,7 +87,7 @@ def assert_sane(outcome, n_keys):
 
 def unbiased(outcome):
     """The estimates before the size model had them."""
-    return outcome.raw.of_cut or outcome.raw
+    return outcome.raw.unbiased or outcome.raw
 
 
 @pytest.mark.parametrize("crowd", CROWDS)

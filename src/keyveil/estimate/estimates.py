@@ -48,8 +48,10 @@ class Estimates:
     """Frequencies for a table of the top keys, where they are estimated apart."""
     means_are_biased: bool = False
     """Whether the means miss the truth by more than noise, so that no standard error covers it."""
-    of_cut: Estimates | None = None
-    """The same about cut records, where these were brought back from them; means follow from those."""
+    coarseness: float = 0.0
+    """How far a mean may lie from the one that was estimated because devices rounded values to bins."""
+    unbiased: Estimates | None = None
+    """The estimates without bias that these come from, where they are others; means have their intervals."""
 
     def frequency_interval(self, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
         """Wald interval around the unbiased frequency; not cut to [0, 1]."""
@@ -60,14 +62,15 @@ class Estimates:
         """Fieller's interval within [-1, 1]: every mean m for which signed - m frequency may be 0.
 
         Where the frequency itself may be 0 that set is unbounded, and the whole range is given; so
-        it is for biased means, which no standard error covers.
+        it is for biased means, which no standard error covers. Both ends allow for coarse bins.
         """
-        if self.of_cut is not None:
-            return self.of_cut.mean_interval(confidence)
+        if self.unbiased is not None:
+            return self.unbiased.mean_interval(confidence)
         if self.means_are_biased:
             return np.full_like(self.mean, -1.0), np.full_like(self.mean, 1.0)
         variances = self.signed_se**2, self.frequency_se**2, self.covariance
-        return fieller(self.signed, self.frequency, variances, two_sided_z(confidence), (-1.0, 1.0))
+        low, high = fieller(self.signed, self.frequency, variances, two_sided_z(confidence), (-1.0, 1.0))
+        return np.maximum(low - self.coarseness, -1.0), np.minimum(high + self.coarseness, 1.0)
 
     def told_within(self, group: float) -> Estimates:
         """These estimates as those of a round that only a part of all users answers."""

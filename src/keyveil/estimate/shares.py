@@ -20,13 +20,16 @@ for few bins (bench/distributions.py measures coverage and width).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.errors import MechanismError, TallyError
+from keyveil.estimate.distribution import bin_points
 from keyveil.estimate.fieller import fieller
 from keyveil.mechanisms import UeSw, ValueChannel
+from keyveil.mechanisms.channel import share
 from keyveil.numerics import CONFIDENCE, two_sided_z
 from keyveil.tally import Tally
 
@@ -94,6 +97,45 @@ def unbiased_weights(channel: ValueChannel, sets: Floats) -> Floats:
     # Least sum of other * g**2 with excess @ g = t; rows of `excess` sum to 0, so `other` gives g mean 0.
     weights: Floats = np.linalg.solve((excess / other) @ excess.T, sets.T).T @ (excess / other)
     return weights
+
+
+class Signed(NamedTuple):
+    """Unbiased for frequency * mean, and how it varies: by itself, and with the unbiased frequency."""
+
+    signed: Floats
+    variance: Floats
+    covariance: Floats
+
+
+def value_means(mechanism: UeSw, tally: Tally) -> Signed:
+    """The same for means: t_i is the value that bin i stands for, and a user's mean weight that value or 0.
+
+    What is taken off the mean square is then the mean square of values, which weights of their own tell. The
+    window is undone along a line only, so many bins cost no width here.
+
+    >>> from keyveil.mechanisms import build
+    >>> from keyveil.simulate import draw_tally, insecure_generator, synthetic
+    >>> m, people = build("ue-sw", 4, n_keys=2, bins=64), synthetic(users=100_000, keys=2, seed=1)
+    >>> found = value_means(m, draw_tally(m, people, insecure_generator(2)))
+    >>> truth = people.frequency() * people.mean()
+    >>> bool((abs(found.signed - truth) < 4 * np.sqrt(found.variance)).all())
+    True
+    """
+    outputs = tally.cells["bins"][: mechanism.n_keys].astype(float)
+    n, l = max(tally.n_reports, 1), mechanism.pairs_per_user
+    points = bin_points(mechanism.bins)
+    values, squares = l * unbiased_weights(mechanism.channel, np.vstack([points, points**2]))
+    heard = l * share(float(mechanism.a), float(mechanism.b), np.array([0.0, 1.0]), 1.0)
+
+    def mean_of(weights: Floats) -> Floats:
+        """Of all reports; what is not heard is silence."""
+        told: Floats = weights[0] + outputs @ (weights[1:] - weights[0]) / n
+        return told
+
+    signed = mean_of(values)
+    variance = np.maximum(mean_of(values**2) - mean_of(squares), 0.0) / n
+    held = np.where(np.arange(values.size) > 0, heard[1], heard[0])
+    return Signed(signed, variance, (mean_of(values * held) - signed) / n)
 
 
 def value_shares(mechanism: UeSw, tally: Tally, sets: Floats) -> Shares:

@@ -72,5 +72,5 @@ def untruncate(raw: Estimates, cut: Truncation | Truncations) -> Estimates:
         covariance=times * slope * raw.covariance,
         lever=None if raw.lever is None else Bent(lever=raw.lever, bend=cut),
         steps=(*raw.steps, "untruncate"),
-        of_cut=raw,
+        unbiased=raw,
     )

@@ -21,8 +21,10 @@ from keyveil.estimate import (
     subtract_fakes,
 )
 from keyveil.estimate.privkv import ETA, MAX_ITERATIONS, SignedShares, em4, mle3
+from keyveil.estimate.shares import value_means
 from keyveil.mechanisms import Apart, EncodedOracle, Mechanism, SampledIndex, UeSw
 from keyveil.mechanisms.channel import share
+from keyveil.mechanisms.moments import Covariance
 from keyveil.protocols.base import BIASED, Outcome, Round, check_answer
 from keyveil.tally import Tally
 
@@ -151,7 +153,8 @@ class UnarySquareWave(OneRound):
     histogram first, as the paper does (with the corrected number of them). `joint` estimates a key's
     share of users anew, together with its distribution, from silence as well; published frequencies
     stay those of the projection. `smooth` is EMS. With `only` distributions and means are given for
-    those keys alone.
+    those keys alone. What is smoothed has no standard error, so the intervals of means are those of an
+    unbiased sum of the reports (`estimate.shares`).
 
     Memory, in bytes: 8 (d + l) n_out for the tally; while it is read, no more than
     24 (d + l) n_out + 24 d bins + 48 KEYS_AT_ONCE n_out on top.
@@ -190,17 +193,8 @@ class UnarySquareWave(OneRound):
             shares[consistent <= 0] = np.nan
         distribution = Distribution(points=bin_points(mechanism.bins), shares=shares)
         mean = distribution.mean()
-        raw = replace(
-            everything,
-            asked=everything.asked[:d],
-            frequency=everything.frequency[:d],
-            frequency_se=everything.frequency_se[:d],
-            signed=everything.frequency[:d] * np.nan_to_num(mean),
-            signed_se=np.full(d, np.inf),
-            covariance=np.zeros(d),
-            mean=mean,
-            mean_se=np.full(d, np.inf),
-        )
+        unbiased = _with_means(mechanism, tally, everything)
+        raw = replace(unbiased, signed=unbiased.frequency * np.nan_to_num(mean), mean=mean, unbiased=unbiased)
         published = raw.after("project", frequency=consistent, mean=np.nan_to_num(mean))
         return Outcome(raw=raw, published=published, distribution=distribution)
 
@@ -208,6 +202,33 @@ class UnarySquareWave(OneRound):
 def _channel(mechanism: Mechanism) -> Any:
     assert isinstance(mechanism, SampledIndex)
     return mechanism.channel
+
+
+def _with_means(mechanism: UeSw, tally: Tally, everything: Estimates) -> Estimates:
+    """The keys' own estimates, with means that nothing smoothed."""
+    d, found = mechanism.n_keys, value_means(mechanism, tally)
+    frequency, error = everything.frequency[:d], everything.frequency_se[:d]
+    heard = np.isfinite(error)
+    known = heard & (frequency > 0)
+    divisor = np.where(known, frequency, 1.0)
+    mean = np.where(known, found.signed / divisor, np.nan)
+    spread = Covariance(
+        frequency=np.where(heard, error, 0.0) ** 2, signed=found.variance, crossed=found.covariance
+    )
+    of_mean = spread.of_mean(np.minimum(divisor, 1.0), np.clip(np.nan_to_num(mean), -1.0, 1.0))
+    return replace(
+        everything,
+        asked=everything.asked[:d],
+        frequency=frequency,
+        frequency_se=error,
+        signed=found.signed,
+        signed_se=np.where(heard, np.sqrt(found.variance), np.inf),
+        covariance=found.covariance,
+        mean=mean,
+        mean_se=np.where(known, np.sqrt(np.maximum(of_mean, 0.0)), np.inf),
+        # Half a bin.
+        coarseness=1 / mechanism.bins,
+    )
 
 
 def _frequencies(mechanism: Mechanism, tally: Tally, reported: Any) -> Estimates:
