@@ -401,6 +401,25 @@ def test_ids_that_are_dropped_are_dropped_from_memory_too(tmp_path):
     again.close()
 
 
+def test_what_a_stuck_campaign_has_outside_the_trees_stays_there(tmp_path):
+    store, campaign = SqliteStore(tmp_path / "c.db"), make_question()
+    reports = make_reports(campaign, 4)
+    with store.gather() as tx:
+        tx.claim_ids(1, 1, [report[19:35] for report in reports])
+        tx.add_block(1, 1, len(reports[0]), b"".join(reports), campaign.tally(reports))
+    store._memory.young = Young()
+    store.close()
+    with sqlite3.connect(tmp_path / "c.db") as file:
+        file.execute("update young set ids = zeroblob(length(ids))")
+    again = SqliteStore(tmp_path / "c.db")
+    with again.write() as tx:
+        tx.drop_ids(1, 1)
+    again.close()
+    with sqlite3.connect(tmp_path / "c.db") as file:
+        assert file.execute("select count(*) from young").fetchone() == (1,)
+        assert file.execute("select n_reports from added").fetchone() == (4,)
+
+
 @pytest.mark.parametrize(("table", "part"), [("added", "cells"), ("young", "ids")])
 def test_a_damaged_block_outside_the_trees_stops_its_campaign_alone(tmp_path, table, part):
     caller = Caller(f"sqlite:///{tmp_path}/c.db")

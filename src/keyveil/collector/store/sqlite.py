@@ -157,7 +157,9 @@ class SqliteTransaction(SqlTransaction):
 
     def drop_ids(self, campaign: int, round: int) -> None:
         """Forget the ids of a closed round's reports."""
-        self.settle(campaign, range(N_SLICES))
+        # Of a campaign that is stuck memory holds nothing; what the file holds must wait for its repair.
+        if campaign not in self._memory.stuck:
+            self.settle(campaign, range(N_SLICES))
         super().drop_ids(campaign, round)
 
     def settle(self, campaign: int, slices: Sequence[int]) -> None:
