@@ -17,6 +17,8 @@ from keyveil.simulate import Population, draw_tally, insecure_generator, play, s
 from keyveil.tally import Tally
 
 NAMES = ("ue-sw", "ue-sw:naive", "ue-sw:extremal")
+# The share of users who hold the key with a value in each of eight bins.
+HELD = np.array([0.02, 0.05, 0.1, 0.05, 0.03, 0.02, 0.02, 0.01])
 
 
 def symbol_law(channel, bin_in, l):
@@ -37,6 +39,13 @@ def expected_tally(mechanism, law):
     return Tally.of(question="q", n_reports=int(counts.sum()), bins=cells)
 
 
+def tally_of_held(mechanism):
+    """The mean counts where users hold the key with values in bins as in HELD."""
+    channel, l = mechanism.channel, mechanism.pairs_per_user
+    law = HELD @ [symbol_law(channel, i, l) for i in range(HELD.size)]
+    return expected_tally(mechanism, law + (1 - HELD.sum()) * symbol_law(channel, None, l))
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("bins", "epsilon"), list(itertools.product((2, 8, 64), (0.5, 4))))
 def test_weights_have_mean_one_on_the_set_and_nought_elsewhere(name, bins, epsilon):
@@ -52,12 +61,9 @@ def test_weights_have_mean_one_on_the_set_and_nought_elsewhere(name, bins, epsil
 @pytest.mark.parametrize("l", [1, 3])
 def test_expected_counts_give_back_the_shares(name, l):
     mechanism = build(name, 2, n_keys=1, pairs_per_user=l, bins=8)
-    held = np.array([0.02, 0.05, 0.1, 0.05, 0.03, 0.02, 0.02, 0.01])
-    law = held @ [symbol_law(mechanism.channel, i, l) for i in range(8)]
-    law += (1 - held.sum()) * symbol_law(mechanism.channel, None, l)
-    found = value_shares(mechanism, expected_tally(mechanism, law), below(QUARTERS, 8))
+    found = value_shares(mechanism, tally_of_held(mechanism), below(QUARTERS, 8))
     assert found.frequency[0, 0] == pytest.approx(0.3)
-    assert found.share()[0] == pytest.approx(np.cumsum(held)[1:6:2] / 0.3)
+    assert found.share()[0] == pytest.approx(np.cumsum(HELD)[1:6:2] / 0.3)
 
 
 @pytest.mark.parametrize("l", [1, 3])
@@ -78,11 +84,8 @@ def test_variances_are_those_of_independent_users(l):
 @pytest.mark.parametrize("l", [1, 3])
 def test_expected_counts_give_back_the_means(name, l):
     mechanism = build(name, 2, n_keys=1, pairs_per_user=l, bins=8)
-    held = np.array([0.02, 0.05, 0.1, 0.05, 0.03, 0.02, 0.02, 0.01])
-    law = held @ [symbol_law(mechanism.channel, i, l) for i in range(8)]
-    law += (1 - held.sum()) * symbol_law(mechanism.channel, None, l)
-    found = value_means(mechanism, expected_tally(mechanism, law))
-    assert found.signed[0] == pytest.approx(held @ bin_points(8), abs=1e-9)
+    found = value_means(mechanism, tally_of_held(mechanism))
+    assert found.signed[0] == pytest.approx(HELD @ bin_points(8), abs=1e-9)
 
 
 @pytest.mark.parametrize("l", [1, 3])
