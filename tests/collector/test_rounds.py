@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from fractions import Fraction
 
 import pytest
@@ -123,6 +124,7 @@ def test_a_round_ends_by_count(caller):
     for _ in range(100):
         if caller("GET", f"/v1/campaigns/{campaign.id}").json["round"] == 2:
             break
+        time.sleep(0.05)
     assert caller.collector.running.list(campaign.id).rounds[0].why == "by count"
     assert caller.send(campaign, answers(campaign, first, 1), token=token) == ["round_closed"]
 

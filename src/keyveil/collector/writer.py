@@ -1,8 +1,9 @@
-"""The one thread that writes reports: whatever waits becomes one transaction.
+"""The threads that write reports: whatever waits becomes one transaction.
 
 While a group is being committed the next one gathers, so groups are as large as the load makes them and
-nobody waits for a timer. An upload is answered after its commit. The queue is bounded in uploads and in
-bytes; beyond that, uploads are refused before their bodies are read.
+nobody waits for a timer. An embedded store has one thread; where a commit is mostly waiting for another
+process a second one prepares its group meanwhile. An upload is answered after its commit. The queue is
+bounded in uploads and in bytes; beyond that, uploads are refused before their bodies are read.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from keyveil.collector.commit import Grown, commit_group
@@ -31,7 +32,7 @@ _PAUSE = 0.2
 
 
 class Writer:
-    """A queue and the thread that empties it."""
+    """A queue and the threads that empty it."""
 
     def __init__(
         self,
@@ -46,11 +47,14 @@ class Writer:
     ) -> None:
         self._store, self._book, self._settings = store, book, settings
         self._clock, self._metrics, self._log, self._grown = clock, metrics, log, grown
-        # None says that nothing more will come.
+        # None says to a thread that nothing more will come.
         self._queue: SimpleQueue[Upload | None] = SimpleQueue()
-        self._is_stopping = self._has_ended = False
+        self._is_stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=self._work, name="keyveil-writer", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._work, name=f"keyveil-writer-{number}", daemon=True)
+            for number in range(store.writers)
+        ]
         metrics.gauges["keyveil_waiting_uploads"] = (
             "Uploads that wait for the writer.",
             self._queue.qsize,
@@ -59,7 +63,8 @@ class Writer:
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin; answers are given on this loop."""
         self._loop = loop
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     @property
     def is_full(self) -> bool:
@@ -85,14 +90,20 @@ class Writer:
     def stop(self) -> None:
         """Write what waits, then end."""
         self._is_stopping = True
-        self._queue.put(None)
-        if self._thread.is_alive():
-            self._thread.join()
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
 
-    # --- the thread ---
+    # --- the threads ---
 
     def _work(self) -> None:
-        while group := self._next_group():
+        is_last = False
+        while not is_last:
+            group, is_last = self._next_group()
+            if not group:
+                continue
             started = time.perf_counter()
             grown = self._commit(group)
             self._metrics.committed(time.perf_counter() - started)
@@ -107,22 +118,21 @@ class Writer:
             except Exception as error:
                 self._log.event("fault", where="round", kind=type(error).__name__, campaign=growth.campaign)
 
-    def _next_group(self) -> list[Upload]:
-        """What waits, up to the size of a group; nothing when it is time to end."""
+    def _next_group(self) -> tuple[list[Upload], bool]:
+        """What waits, up to the size of a group; and whether it is time to end."""
         limits, size = self._settings, 0
         group: list[Upload] = []
-        if self._has_ended:
-            return []
-        while not group or (
-            self._queue.qsize() and len(group) < limits.group_uploads and size < limits.group_bytes
-        ):
-            upload = self._queue.get()
-            if upload is None:
-                self._has_ended = True
-                break
+        upload = self._queue.get()
+        while upload is not None:
             group.append(upload)
             size += upload.size
-        return group
+            if len(group) >= limits.group_uploads or size >= limits.group_bytes:
+                return group, False
+            try:
+                upload = self._queue.get_nowait()
+            except Empty:
+                return group, False
+        return group, True
 
     def _commit(self, group: Sequence[Upload]) -> list[Grown]:
         try:

@@ -199,6 +199,8 @@ class Store(Protocol):
     """A place to keep campaigns; threads may share it."""
 
     kind: str
+    writers: int
+    """How many threads of a process write uploads at once."""
 
     def read(self) -> AbstractContextManager[Reading]:
         """One moment's view."""

@@ -120,7 +120,7 @@ class PostgresTransaction(SqlTransaction):
 class PostgresStore:
     """The store behind a postgresql:// address."""
 
-    kind = "postgresql"
+    kind, writers = "postgresql", 2
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -217,7 +217,7 @@ class SqliteStore:
     >>> store.close()
     """
 
-    kind = "sqlite"
+    kind, writers = "sqlite", 1
 
     def __init__(self, path: Path) -> None:
         self._path = path
