@@ -345,7 +345,9 @@ def test_ids_move_into_the_tree_slice_by_slice(tmp_path, monkeypatch, count):
     caller = Caller(f"sqlite:///{tmp_path}/c.db")
     admin, campaign = caller.admin, make_question()
     token = caller.create(campaign)["device_token"]
-    reports = make_reports(campaign, count)
+    # Spread over the slices, so that none is crowded.
+    made = enumerate(make_reports(campaign, count))
+    reports = [report[:19] + bytes([(108 * place + 20) % 256]) + report[20:] for place, report in made]
     for report in reports:
         assert caller.send(campaign, [report], token=token) == ["accepted"]
     # Every turn of 64 steps moves what came before it.
