@@ -18,11 +18,10 @@ from statistics import fmean
 
 import numpy as np
 
+from accuracy import population
 from keyveil.estimate import Estimates
 from keyveil.protocols import build_protocol
 from keyveil.simulate import Population, insecure_generator, play
-from keyveil.simulate.datasets import SYNTHETIC
-from keyveil.simulate.pairs import read_pairs
 
 RESULTS = Path(__file__).parent / "results" / "long_records.csv"
 POPULATIONS = ("movie-like", "rent_the_runway", "jester_1", "book_crossing_explicit")
@@ -58,14 +57,6 @@ def measure(name: str, people: Population, epsilon: float, repeats: int) -> Row:
     return {"population": name, "epsilon": f"{epsilon:g}", "repeats": str(repeats), **figures}
 
 
-def population(name: str, data: Path | None) -> Population | None:
-    """A synthetic crowd, or a file's if it is at hand."""
-    if name in SYNTHETIC:
-        return SYNTHETIC[name]()
-    path = None if data is None else data / f"{name}.parquet"
-    return read_pairs(path) if path is not None and path.is_file() else None
-
-
 def main() -> None:
     """Print, and write what was measured."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -78,9 +69,10 @@ def main() -> None:
         with RESULTS.open(newline="", encoding="utf-8") as file:
             rows = {(row["population"], row["epsilon"]): row for row in csv.DictReader(file)}
     for name in asked.only.split(","):
-        people = population(name, asked.data)
-        if people is None:
-            print(f"skipped {name}: needs {name}.parquet; pass --data FOLDER")
+        try:
+            people = population(name, asked.data)
+        except FileNotFoundError as missing:
+            print(f"skipped {name}: {missing}")
             continue
         for epsilon in EPSILONS:
             row = measure(name, people, epsilon, asked.repeats)

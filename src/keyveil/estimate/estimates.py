@@ -19,6 +19,7 @@ from keyveil.errors import MechanismError, TallyError
 from keyveil.estimate.fieller import fieller
 from keyveil.estimate.hostile import Lever, Pull, lever
 from keyveil.mechanisms import KeyValueMechanism, Moments
+from keyveil.mechanisms.moments import Covariance
 from keyveil.numerics import CONFIDENCE, two_sided_z
 from keyveil.tally import Tally
 
@@ -98,12 +99,8 @@ def estimate(mechanism: KeyValueMechanism, tally: Tally) -> Estimates:
     frequency, signed = mechanism.debias(*_signs(tally), asked)
     frequency, signed = np.where(heard, frequency, 0.0), np.where(heard, signed, 0.0)
     variance = mechanism.variance(np.clip(frequency, 0.0, 1.0), asked, users)
-    held = frequency > 0
-    divisor = np.where(held, frequency, 1.0)
-    mean = np.where(held, signed / divisor, np.nan)
-    plausible = np.clip(np.nan_to_num(mean), -1.0, 1.0)
-    spread = mechanism.moments.covariance(np.clip(frequency, 0.0, 1.0), plausible, asked)
-    of_mean = spread.of_mean(np.minimum(divisor, 1.0), plausible)
+    mean = mean_of(signed, frequency)
+    spread = mechanism.moments.covariance(np.clip(frequency, 0.0, 1.0), plausible(mean), asked)
     return Estimates(
         n_reports=tally.n_reports,
         asked=tally.asked,
@@ -113,10 +110,28 @@ def estimate(mechanism: KeyValueMechanism, tally: Tally) -> Estimates:
         signed_se=np.where(heard, np.sqrt(spread.signed), np.inf),
         covariance=np.where(heard, spread.crossed, 0.0),
         mean=mean,
-        mean_se=np.where(held, np.sqrt(np.maximum(of_mean, 0.0)), np.inf),
+        mean_se=mean_error(mean, frequency, spread),
         moments=mechanism.moments,
         lever=_pull(mechanism),
     )
+
+
+def mean_of(signed: Floats, frequency: Floats) -> Floats:
+    """Signed / frequency; NaN where the frequency is not positive."""
+    held = frequency > 0
+    return np.where(held, signed / np.where(held, frequency, 1.0), np.nan)
+
+
+def plausible(mean: Floats) -> Floats:
+    """Within the range of means; the middle where there is none."""
+    return np.clip(np.nan_to_num(mean), -1.0, 1.0)
+
+
+def mean_error(mean: Floats, frequency: Floats, spread: Covariance) -> Floats:
+    """First-order standard error of a mean; infinite where the frequency is not positive."""
+    held = frequency > 0
+    variance = spread.of_mean(np.where(held, np.minimum(frequency, 1.0), 1.0), plausible(mean))
+    return np.where(held, np.sqrt(np.maximum(variance, 0.0)), np.inf)
 
 
 def _pull(mechanism: KeyValueMechanism) -> Lever | None:

@@ -16,6 +16,7 @@ says so to whoever chooses l.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -179,6 +180,11 @@ class Truncation:
     def left_out(self, frequency: Floats) -> Floats:
         """The error that is likely to stay at a frequency, whatever the number of users."""
         return UNMODELLED * np.maximum(0.0, frequency - self.share(frequency))
+
+
+def slope(frequency: Callable[[Floats], Floats], share: Floats, step: Floats) -> Floats:
+    """How much a frequency grows with its truncated share, between a step below and a step above."""
+    return (frequency(share + step) - frequency(share - step)) / (2 * step)
 
 
 def _through(values: Floats, start: Floats, end: Floats) -> Floats:

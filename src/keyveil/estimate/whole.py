@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from keyveil.estimate.estimates import Estimates
 from keyveil.estimate.hostile import Bent
-from keyveil.estimate.sizes import Truncation
+from keyveil.estimate.sizes import Truncation, slope
 
 Floats = NDArray[np.float64]
 
@@ -56,20 +56,18 @@ def untruncate(raw: Estimates, cut: Truncation | Truncations) -> Estimates:
     """
     frequency = cut.frequency(raw.frequency)
     heard = np.isfinite(raw.frequency_se)
-    step = np.where(heard, np.maximum(raw.frequency_se, 1e-9), 1.0)
-    slope = (cut.frequency(raw.frequency + step) - cut.frequency(raw.frequency - step)) / (2 * step)
+    error = np.where(heard, raw.frequency_se, 0.0)
+    grown = slope(cut.frequency, raw.frequency, np.where(heard, np.maximum(error, 1e-9), 1.0))
     held = raw.frequency != 0
-    times = np.where(held, frequency / np.where(held, raw.frequency, 1.0), slope)
+    times = np.where(held, frequency / np.where(held, raw.frequency, 1.0), grown)
     missed = cut.left_out(np.maximum(frequency, 0.0))
     return replace(
         raw,
         frequency=frequency,
-        frequency_se=np.where(
-            heard, np.hypot(slope * np.where(heard, raw.frequency_se, 0.0), missed), np.inf
-        ),
+        frequency_se=np.where(heard, np.hypot(grown * error, missed), np.inf),
         signed=times * raw.signed,
         signed_se=times * raw.signed_se,
-        covariance=times * slope * raw.covariance,
+        covariance=times * grown * raw.covariance,
         lever=None if raw.lever is None else Bent(lever=raw.lever, bend=cut),
         steps=(*raw.steps, "untruncate"),
         unbiased=raw,

@@ -20,7 +20,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from keyveil.estimate.sizes import SizeLaw, Truncation
+from keyveil.estimate.sizes import SizeLaw, Truncation, slope
 from keyveil.mechanisms import KeyValueMechanism, build
 from keyveil.mechanisms.oracles import COHORTS
 from keyveil.numerics import parse_epsilon
@@ -96,8 +96,7 @@ def _built(name: str, epsilon: Fraction, n_keys: int, l: int = 1, rho: float = 0
 def promise(mechanism: KeyValueMechanism, truncation: Truncation, at: Floats, reports: float) -> Choice:
     """Squared errors: first-order noise and what truncation leaves; means shrunk to what is known."""
     cut = truncation.share(at)
-    step = np.maximum(1e-6, cut / 100)
-    slope = (truncation.frequency(cut + step) - truncation.frequency(cut - step)) / (2 * step)
+    grown = slope(truncation.frequency, cut, np.maximum(1e-6, cut / 100))
     spread = mechanism.moments.covariance(cut, TYPICAL_MEAN, mechanism.expected_asked(reports))
     left = truncation.left_out(at)
     # Of keys that nobody holds nothing is told, and of no key's mean where signs are tied.
@@ -106,7 +105,7 @@ def promise(mechanism: KeyValueMechanism, truncation: Truncation, at: Floats, re
     return Choice(
         mechanism=mechanism,
         truncation=truncation,
-        frequency_error=float(np.mean(spread.frequency * slope**2 + left**2)),
+        frequency_error=float(np.mean(spread.frequency * grown**2 + left**2)),
         mean_error=float(np.mean(of_mean)),
     )
 

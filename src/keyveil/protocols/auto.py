@@ -94,8 +94,10 @@ class _Found:
     def cut(self) -> Truncation | Truncations:
         """How records were cut in the rounds that `raw` comes from."""
         assert self.choice is not None
-        if self.keys is None or self.discovered is None or self.raw is None:
+        if self.keys is None:
             return self.choice.truncation
+        assert self.discovered is not None
+        assert self.raw is not None
         rest = np.ones(self.raw.frequency.size, dtype=np.bool_)
         rest[list(self.keys)] = False
         return Truncations(here=rest, first=self.discovered.truncation, second=self.choice.truncation)

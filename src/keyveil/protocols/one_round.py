@@ -20,6 +20,7 @@ from keyveil.estimate import (
     project,
     subtract_fakes,
 )
+from keyveil.estimate.estimates import mean_error, mean_of
 from keyveil.estimate.privkv import ETA, MAX_ITERATIONS, SignedShares, em4, mle3
 from keyveil.estimate.shares import value_means
 from keyveil.mechanisms import Apart, EncodedOracle, Mechanism, SampledIndex, UeSw
@@ -208,14 +209,10 @@ def _with_means(mechanism: UeSw, tally: Tally, everything: Estimates) -> Estimat
     """The keys' own estimates, with means that nothing smoothed."""
     d, found = mechanism.n_keys, value_means(mechanism, tally)
     frequency, error = everything.frequency[:d], everything.frequency_se[:d]
-    heard = np.isfinite(error)
-    known = heard & (frequency > 0)
-    divisor = np.where(known, frequency, 1.0)
-    mean = np.where(known, found.signed / divisor, np.nan)
+    heard, mean = np.isfinite(error), mean_of(found.signed, frequency)
     spread = Covariance(
         frequency=np.where(heard, error, 0.0) ** 2, signed=found.variance, crossed=found.covariance
     )
-    of_mean = spread.of_mean(np.minimum(divisor, 1.0), np.clip(np.nan_to_num(mean), -1.0, 1.0))
     return replace(
         everything,
         asked=everything.asked[:d],
@@ -225,7 +222,7 @@ def _with_means(mechanism: UeSw, tally: Tally, everything: Estimates) -> Estimat
         signed_se=np.where(heard, np.sqrt(found.variance), np.inf),
         covariance=found.covariance,
         mean=mean,
-        mean_se=np.where(known, np.sqrt(np.maximum(of_mean, 0.0)), np.inf),
+        mean_se=mean_error(mean, frequency, spread),
         # Half a bin.
         coarseness=1 / mechanism.bins,
     )

@@ -15,9 +15,8 @@ from keyveil.tally import Tally
 
 Place = tuple[int, int]
 """A campaign's number and a round's."""
-N_SLICES = 64
-# Of the first byte of an id.
-_SHIFT = 2
+# The upper six bits of an id's first byte tell its slice.
+N_SLICES, _SHIFT = 64, 2
 
 
 class Newer:
