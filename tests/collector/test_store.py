@@ -15,9 +15,9 @@ from keyveil.errors import StoreError
 def test_a_newer_schema_is_refused_in_words(store_url):
     store = open_store(store_url)
     with store.write() as tx:
-        tx._run("update store set value = '2' where name = 'schema'")
+        tx._run("update store set value = '4' where name = 'schema'")
     store.close()
-    with pytest.raises(StoreError, match="schema 2, this keyveil reads schema 1"):
+    with pytest.raises(StoreError, match="schema 4, this keyveil reads schemas 1 to 3"):
         open_store(store_url)
 
 

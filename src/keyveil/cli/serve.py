@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from keyveil.collector.store import Migration
 
 
 @click.command()
@@ -43,6 +49,12 @@ import click
     type=click.FloatRange(0, min_open=True),
     help="Seconds that the body of an upload may take to come.",
 )
+@click.option(
+    "--backup-first",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where an embedded store that must be migrated is copied to, as it was.",
+)
 def serve(
     store: str,
     host: str,
@@ -51,6 +63,7 @@ def serve(
     waiting_bytes: int,
     waiting_uploads: int,
     patience: float,
+    backup_first: Path | None,
 ) -> None:
     """Collect reports over HTTP until told to stop. The first start prints an admin token, once.
 
@@ -69,8 +82,14 @@ def serve(
     def show_token(token: str) -> None:
         click.echo(f"admin token, shown this once: {token}")
 
+    def announce(migration: Migration) -> None:
+        copy = "no copy is made" if backup_first is None else f"a copy goes to {backup_first}"
+        click.echo(f"migrating the store from schema {migration.start} to {migration.end}; {copy}")
+
     run(
         store,
+        backup_first=backup_first,
+        announce=announce,
         host=host,
         port=port,
         settings=settings,

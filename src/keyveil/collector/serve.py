@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import uvicorn
 
@@ -14,7 +15,7 @@ from keyveil.collector.app import Application
 from keyveil.collector.direct import direct_protocol
 from keyveil.collector.service import Collector
 from keyveil.collector.settings import Settings
-from keyveil.collector.store import open_store
+from keyveil.collector.store import Migration, open_store
 from keyveil.errors import StoreError
 
 # Seconds that requests have to end when a stop is asked for; with the last group, under ten in all.
@@ -34,12 +35,18 @@ def serve(
     host: str,
     port: int,
     settings: Settings | None = None,
+    backup_first: Path | None = None,
+    announce: Callable[[Migration], None] = lambda _: None,
     show_token: Callable[[str], None],
     started: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Run until a signal says stop. `show_token` gets the admin token of a first start, once."""
+    """Run until a signal says stop. `show_token` gets the admin token of a first start, once.
+
+    `announce` hears of a migration before it is made.
+    """
     with _listen(host, port) as listening:
-        collector = Collector(open_store(store), settings=settings)
+        opened = open_store(store, backup_first=backup_first, announce=announce)
+        collector = Collector(opened, settings=settings)
         token = collector.access.first_token()
         if token is not None:
             show_token(token)

@@ -36,6 +36,8 @@ class Collector(Core):
         log: Log | None = None,
     ) -> None:
         super().__init__(store, settings=settings, clock=clock, log=log)
+        if store.migrated is not None:
+            self.log.event("store-migrated", **{"from": store.migrated.start, "to": store.migrated.end})
         self.access, self.campaigns = Access(self), Campaigns(self)
         self.running, self.readout = Running(self), ReadOut(self)
 

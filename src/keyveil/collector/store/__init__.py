@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from keyveil.collector.store.base import Act, Block, CampaignRow, RoundRow, Store, TallyRow, Writing
+from keyveil.collector.store.migrations import Migration
 from keyveil.errors import StoreError
 
-__all__ = ["Act", "Block", "CampaignRow", "RoundRow", "Store", "TallyRow", "Writing", "open_store"]
+__all__ = [
+    "Act",
+    "Block",
+    "CampaignRow",
+    "Migration",
+    "RoundRow",
+    "Store",
+    "TallyRow",
+    "Writing",
+    "open_store",
+]
 
 
-def open_store(url: str) -> Store:
+def open_store(
+    url: str,
+    *,
+    backup_first: Path | None = None,
+    announce: Callable[[Migration], None] = lambda _: None,
+) -> Store:
     """The store at an address: sqlite:///file (a fourth slash for an absolute path) or postgresql://...
+
+    An older store is migrated: `announce` hears of it first, and the embedded store is copied to
+    `backup_first` as it was.
 
     >>> open_store("mysql://host/db")
     Traceback (most recent call last):
@@ -23,9 +43,12 @@ def open_store(url: str) -> Store:
     if scheme in ("postgresql", "postgres"):
         from keyveil.collector.store.postgres import PostgresStore
 
-        return PostgresStore(url)
+        if backup_first is not None:
+            raise StoreError("only the embedded store is copied first; run pg_dump, then start without that")
+        return PostgresStore(url, announce=announce)
     if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
         from keyveil.collector.store.sqlite import SqliteStore
 
-        return SqliteStore(Path(url.removeprefix("sqlite:///")))
+        path = Path(url.removeprefix("sqlite:///"))
+        return SqliteStore(path, backup_first=backup_first, announce=announce)
     raise StoreError(f"expected sqlite:///FILE or postgresql://HOST/NAME, got {scheme or url[:20]}://...")

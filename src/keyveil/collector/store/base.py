@@ -17,13 +17,17 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from keyveil.collector.tokens import Credential
 from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
 from keyveil.tally import Tally
 
-SCHEMA = 1
+if TYPE_CHECKING:
+    from keyveil.collector.store.migrations import Migration
+
+# What `migrations` brings every older store to.
+SCHEMA = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +205,8 @@ class Store(Protocol):
     kind: str
     writers: int
     """How many threads of a process write uploads at once."""
+    migrated: Migration | None
+    """What was done to an older store when it was opened."""
 
     def read(self) -> AbstractContextManager[Reading]:
         """One moment's view."""

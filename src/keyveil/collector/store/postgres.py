@@ -9,7 +9,7 @@ happened is not known, and need not be: reports are sent again, and known by the
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -19,8 +19,8 @@ import psycopg
 from keyveil.collector.problems import Problem
 from keyveil.collector.store.base import SCHEMA, RoundRow, TallyRow
 from keyveil.collector.store.cells import unpack
+from keyveil.collector.store.migrations import SHARED, Migration, migrate, pending
 from keyveil.collector.store.sql import TABLES, SqlTransaction, tally_row
-from keyveil.collector.store.sqlite import check_schema
 from keyveil.errors import StoreError
 from keyveil.tally import Tally
 
@@ -122,12 +122,13 @@ class PostgresStore:
 
     kind, writers = "postgresql", 2
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, announce: Callable[[Migration], None] = lambda _: None) -> None:
         self._url = url
+        self.migrated: Migration | None = None
         self._threads = threading.local()
         self._open: set[psycopg.Connection[Any]] = set()
         try:
-            self._prepare()
+            self._prepare(announce)
         except BaseException:
             self.close()
             raise
@@ -185,18 +186,24 @@ class PostgresStore:
         self._open.add(connection)
         return connection
 
-    def _prepare(self) -> None:
-        """Make the tables, or check that they are the ones this program knows."""
+    def _prepare(self, announce: Callable[[Migration], None]) -> None:
+        """Make the tables, or bring them to today's schema; collectors that start at once take turns."""
         with self.write() as tx:
             tx.be_alone()
-            if not tx._all(
-                "select 1 from pg_tables where schemaname = current_schema() and tablename = 'store'"
-            ):
+            tables = {
+                name
+                for (name,) in tx._all("select tablename from pg_tables where schemaname = current_schema()")
+            }
+            if "store" not in tables:
                 for table in (*TABLES, *_OWN_TABLES):
                     tx._run(table.format(**_WORDS))
                 tx._run("insert into store values ('schema', ?)", (str(SCHEMA),))
-            rows = tx._all("select value from store where name = 'schema'")
-        check_schema(rows[0][0] if rows else "none")
+                return
+            migration = pending(tx, tables=tables)
+            if migration.is_needed:
+                announce(migration)
+                migrate(tx, migration, SHARED)
+                self.migrated = migration
 
 
 @contextmanager

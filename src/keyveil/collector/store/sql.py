@@ -28,6 +28,7 @@ TABLES = (
     label text not null, rate {real}, created_at {real} not null, revoked_at {real})""",
     """create table acts (no {serial}, at {real} not null, token text not null, act text not null,
     campaign text not null, detail text not null)""",
+    "create table outcomes (campaign {number} primary key, version {number} not null, body {blob} not null)",
 )
 
 _CAMPAIGN = "no, id, config, terms, label, created_at, finished_at"

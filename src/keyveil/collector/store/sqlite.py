@@ -13,7 +13,7 @@ import os
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 
 from keyveil.collector.store.base import SCHEMA, RoundRow, TallyRow, ids_in
 from keyveil.collector.store.cells import pack, unpack
+from keyveil.collector.store.migrations import EMBEDDED, Migration, migrate, pending
 from keyveil.collector.store.sql import TABLES, SqlTransaction
 from keyveil.collector.store.young import N_SLICES, Newer, Place, Young, slice_of
 from keyveil.errors import StoreError
@@ -219,8 +220,15 @@ class SqliteStore:
 
     kind, writers = "sqlite", 1
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        backup_first: Path | None = None,
+        announce: Callable[[Migration], None] = lambda _: None,
+    ) -> None:
         self._path = path
+        self.migrated: Migration | None = None
         self._lock_file = _lock(path)
         self._lock = threading.Lock()
         self._readers = threading.local()
@@ -234,6 +242,7 @@ class SqliteStore:
             with _refusals():
                 self._writer = self._connect()
                 self._prepare()
+                self._migrate(backup_first, announce)
             self._recover()
         except BaseException:
             self.close()
@@ -369,37 +378,59 @@ class SqliteStore:
         return connection
 
     def _prepare(self) -> None:
-        """Make the tables, or check that they are the ones this program knows."""
-        with _refusals():
-            connection = self._writer
-            (application,) = connection.execute("pragma application_id").fetchone()
-            (n_tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
-            if n_tables and application != APPLICATION:
-                raise StoreError(f"{self._path.name} is a database of another program; choose another file")
-            connection.execute("pragma journal_mode = wal")
-            connection.execute("pragma synchronous = full")
-            # The tree of ids is written at random places: 64 MiB of it stay in memory.
-            connection.execute("pragma cache_size = -65536")
-            # Checkpoints that are short: each holds up the group that sets it off.
-            connection.execute("pragma wal_autocheckpoint = 2048")
-            if not n_tables:
-                connection.execute("begin immediate")
-                for table in (*TABLES, *_OWN_TABLES):
-                    connection.execute(table.format(**_WORDS))
-                connection.execute("insert into store values ('schema', ?)", (str(SCHEMA),))
-                connection.execute(f"pragma application_id = {APPLICATION}")
-                connection.execute("commit")
-            rows = connection.execute("select value from store where name = 'schema'").fetchall()
-            check_schema(rows[0][0] if rows else "none")
+        """Make the tables where there are none."""
+        connection = self._writer
+        (application,) = connection.execute("pragma application_id").fetchone()
+        (n_tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
+        if n_tables and application != APPLICATION:
+            raise StoreError(f"{self._path.name} is a database of another program; choose another file")
+        connection.execute("pragma journal_mode = wal")
+        connection.execute("pragma synchronous = full")
+        # The tree of ids is written at random places: 64 MiB of it stay in memory.
+        connection.execute("pragma cache_size = -65536")
+        # Checkpoints that are short: each holds up the group that sets it off.
+        connection.execute("pragma wal_autocheckpoint = 2048")
+        if not n_tables:
+            connection.execute("begin immediate")
+            for table in (*TABLES, *_OWN_TABLES):
+                connection.execute(table.format(**_WORDS))
+            connection.execute("insert into store values ('schema', ?)", (str(SCHEMA),))
+            connection.execute(f"pragma application_id = {APPLICATION}")
+            connection.execute("commit")
 
+    def _migrate(self, backup_first: Path | None, announce: Callable[[Migration], None]) -> None:
+        """Bring the tables to today's schema; nobody else has the file open."""
+        tx = SqliteTransaction(self._writer, self._memory, {})
+        migration = pending(tx, tables={name for (name,) in tx._all("select name from sqlite_master")})
+        if not migration.is_needed:
+            return
+        announce(migration)
+        if backup_first is not None:
+            self._copy(backup_first)
+        self._writer.execute("begin immediate")
+        try:
+            migrate(tx, migration, EMBEDDED)
+            self._writer.execute("commit")
+        except BaseException:
+            if self._writer.in_transaction:
+                self._writer.execute("rollback")
+            raise
+        self.migrated = migration
 
-def check_schema(found: str) -> None:
-    """Refuse a store that a newer keyveil wrote."""
-    if found != str(SCHEMA):
-        raise StoreError(
-            f"the store has schema {found}, this keyveil reads schema {SCHEMA}; "
-            "run the keyveil that wrote it, or a newer one"
-        )
+    def _copy(self, path: Path) -> None:
+        """A copy under a name that is not taken; whatever has the name is whole."""
+        part = path.with_name(f"{path.name}.part")
+        try:
+            part.unlink(missing_ok=True)
+            os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            self.backup(part)
+            os.link(part, path)
+            part.unlink()
+        except FileExistsError:
+            part.unlink(missing_ok=True)
+            raise StoreError(f"{path} exists already; name another file for the copy") from None
+        except OSError as error:
+            raise StoreError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _lock(path: Path) -> int:

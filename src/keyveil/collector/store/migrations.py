@@ -1,0 +1,119 @@
+"""The schemas of a store, and the step from each to the next.
+
+    1   everything up to the store of flushed slices; the embedded store has no `young`, or one that holds
+        what blocks add to tallies
+    2   `young` holds the ids of blocks, `added` what they add, `swept` how far each slice is flushed
+    3   `outcomes` of finished campaigns
+
+A store of schema 2 says "1" of itself too: its tables tell. All steps run in the transaction that writes
+the new number, so a store is of one schema or of another, whenever the process dies. What a step does
+never changes: it names tables and columns as they were then.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from keyveil.collector.store.base import SCHEMA, ids_in
+from keyveil.collector.store.sql import SqlTransaction
+from keyveil.errors import StoreError
+
+Step = Callable[[SqlTransaction], None]
+# What no bytes have for a checksum, so that recovery finds the row damaged.
+_NO_CRC = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migration:
+    """From one schema to another."""
+
+    start: int
+    end: int = SCHEMA
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the schemas differ."""
+        return self.start != self.end
+
+
+def pending(tx: SqlTransaction, *, tables: set[str]) -> Migration:
+    """What a store with these tables needs; one that a newer keyveil wrote is refused."""
+    rows = tx._all("select value from store where name = 'schema'")
+    said = rows[0][0] if rows else "none"
+    if not said.isdecimal() or int(said) < 1:
+        raise StoreError(f"the store names no schema (it says {said[:20]!r}); restore a backup", damaged=True)
+    if int(said) > SCHEMA:
+        raise StoreError(
+            f"the store has schema {said}, this keyveil reads schemas 1 to {SCHEMA}; "
+            "install the keyveil that wrote it or a newer one, or restore an older backup"
+        )
+    return Migration(start=2 if said == "1" and "swept" in tables else int(said))
+
+
+def migrate(tx: SqlTransaction, migration: Migration, steps: Mapping[int, Step]) -> None:
+    """Take every step, and write the number of the last."""
+    for schema in range(migration.start, migration.end):
+        steps[schema](tx)
+    tx._run("update store set value = ? where name = 'schema'", (str(migration.end),))
+
+
+# --- the embedded store ---
+
+
+def _embedded_1_to_2(tx: SqlTransaction) -> None:
+    """Ids of blocks that are not flushed get rows of their own; they are read from the blocks."""
+    if tx._all("select 1 from sqlite_master where name = 'young'"):
+        tx._run("alter table young rename to added")
+    else:
+        tx._run(
+            """create table added (block integer primary key, campaign integer not null,
+            round integer not null, question text not null, n_reports integer not null,
+            cells blob not null)"""
+        )
+    tx._run(
+        """create table young (block integer primary key, campaign integer not null, round integer not null,
+        crc integer not null, ids blob not null)"""
+    )
+    tx._run(
+        """create table swept (campaign integer not null, slice integer not null, block integer not null,
+        primary key (campaign, slice)) without rowid"""
+    )
+    for block, campaign, round_ in tx._all("select block, campaign, round from added order by block"):
+        ids = _ids_of(tx, block)
+        crc = _NO_CRC if ids is None else zlib.crc32(ids)
+        tx._run("insert into young values (?, ?, ?, ?, ?)", (block, campaign, round_, crc, ids or b""))
+
+
+def _ids_of(tx: SqlTransaction, block: int) -> bytes | None:
+    """The ids of a block's reports, joined; None where it is missing or damaged."""
+    rows = tx._all("select length, crc, reports from blocks where no = ?", (block,))
+    if not rows or zlib.crc32(rows[0][2]) != rows[0][1]:
+        return None
+    length, _, reports = rows[0]
+    return b"".join(ids_in(reports, length))
+
+
+def _embedded_2_to_3(tx: SqlTransaction) -> None:
+    tx._run(
+        "create table outcomes (campaign integer primary key, version integer not null, body blob not null)"
+    )
+
+
+# --- the shared store ---
+
+
+def _shared_1_to_2(tx: SqlTransaction) -> None:
+    """The tables were the same; only how cells are stored was said later."""
+    tx._run("alter table tallies alter column cells set storage external")
+
+
+def _shared_2_to_3(tx: SqlTransaction) -> None:
+    tx._run(
+        "create table outcomes (campaign bigint primary key, version bigint not null, body bytea not null)"
+    )
+
+
+EMBEDDED: Mapping[int, Step] = {1: _embedded_1_to_2, 2: _embedded_2_to_3}
+SHARED: Mapping[int, Step] = {1: _shared_1_to_2, 2: _shared_2_to_3}

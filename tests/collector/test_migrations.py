@@ -1,0 +1,159 @@
+"""Stores that older commits wrote open, hold what they held, and go on."""
+
+import json
+import re
+import sqlite3
+
+import psycopg
+import pytest
+from collecting import Caller
+
+from keyveil.collector.store import open_store
+from keyveil.errors import StoreError
+from old_stores import SCHEMAS, load_embedded, load_shared
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def load(request, tmp_path):
+    """Stores of a schema, each in a place of its own."""
+    if request.param == "postgresql":
+        database = request.getfixturevalue("database")
+        return lambda schema: load_shared(schema, database.fresh())
+    return lambda schema: load_embedded(schema, tmp_path / f"{schema}.db")
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_an_older_store_holds_what_it_held(load, schema):
+    old = load(schema)
+    caller = Caller(old.url)
+    assert caller.collector.damaged == {}
+    start = 1 if old.kind == "postgresql" else schema
+    logged = json.loads(caller.out.getvalue().splitlines()[0])
+    assert (logged["event"], logged["from"], logged["to"]) == ("store-migrated", start, 3)
+    assert caller("GET", "/v1/acts", token=old.admin).status == 200
+    assert caller("GET", "/v1/campaigns", token=old.revoked).code == "unknown-token"
+    for one in old.campaigns.values():
+        for tally in one.tallies:
+            number = tally["question"].rpartition("/")[2]
+            path = f"/v1/campaigns/{one.id}/rounds/{number}"
+            assert caller("GET", f"{path}/tally", token=old.admin).json == tally
+            recount = caller("POST", f"{path}/recount", token=old.admin).json
+            assert (recount["agrees"], recount["tally_reports"]) == (True, tally["n_reports"])
+        assert caller("GET", f"/v1/campaigns/{one.id}/rounds", token=old.admin).json["rounds"] == one.rounds
+        if one.sent:
+            assert caller.send(one.campaign, one.sent, token=one.token) == ["duplicate"] * len(one.sent)
+        if one.is_finished:
+            release = caller("GET", f"/v1/campaigns/{one.id}/release?post=published", token=old.admin).json
+            assert release["metadata"]["users"] == one.release["metadata"]["users"]
+            frequencies = [[row["frequency"] for row in said["rows"]] for said in (release, one.release)]
+            assert frequencies[0] == pytest.approx(frequencies[1], abs=1e-9)
+    caller.close()
+    # What was migrated is not migrated again.
+    again = Caller(old.url)
+    assert "store-migrated" not in again.out.getvalue()
+    again.close()
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_campaigns_of_an_older_store_go_on_to_their_end(load, schema):
+    old = load(schema)
+    caller = Caller(old.url)
+    caller.admin = old.admin
+    for name, one in old.campaigns.items():
+        if one.is_finished:
+            assert caller.send(one.campaign, one.fresh[:0] or one.sent[:1], token=one.token) == ["duplicate"]
+            continue
+        assert caller.send(one.campaign, one.fresh, token=one.token) == ["accepted"] * len(one.fresh), name
+        number = one.rounds[-1]["number"]
+        counted = caller.collector.readout.tally(one.id, number).n_reports
+        assert counted == one.tallies[-1]["n_reports"] + len(one.fresh)
+        closed = caller.close_round(one.campaign, number)
+        assert closed.status == 200, closed
+        if closed.json["next_round"] is None:
+            release = caller("GET", f"/v1/campaigns/{one.id}/release", token=old.admin)
+            assert release.headers["keyveil-state"] == "final"
+        else:
+            assert closed.json["next_round"] == number + 1
+    caller.close()
+
+
+def test_a_migrated_store_has_the_tables_of_a_new_one(load):
+    urls = [load(schema).url for schema in SCHEMAS]
+    new = _tables(_opened(_new(urls[0])))
+    assert [_tables(_opened(url)) for url in urls] == [new] * len(urls)
+
+
+def _new(url):
+    """The address of an empty store beside another."""
+    if url.startswith("sqlite"):
+        return f"{url}.new"
+    name = url.rpartition("/")[2]
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"create database {name}_new")
+    return f"{url}_new"
+
+
+def _opened(url):
+    open_store(url).close()
+    return url
+
+
+def _tables(url):
+    if url.startswith("sqlite"):
+        file = sqlite3.connect(url.removeprefix("sqlite:///"))
+        rows = file.execute("select sql from sqlite_master where sql is not null").fetchall()
+        file.close()
+        return sorted(re.sub(r'[\s"]+', "", text.lower()) for (text,) in rows)
+    question = (
+        "select table_name, column_name, data_type, is_nullable, attstorage::text "
+        "from information_schema.columns "
+        "join pg_attribute on attrelid = table_name::regclass and attname = column_name "
+        "where table_schema = 'public'"
+    )
+    with psycopg.connect(url) as connection:
+        return sorted(connection.execute(question).fetchall())
+
+
+def test_a_store_from_before_the_memtable_opens(tmp_path):
+    old = load_embedded(1, tmp_path / "c.db")
+    with sqlite3.connect(tmp_path / "c.db") as file:
+        file.execute("drop table young")
+    assert _tables(_opened(old.url)) == _tables(_opened(f"sqlite:///{tmp_path}/new.db"))
+
+
+def test_a_damaged_block_that_was_not_flushed_stops_its_campaign_alone(tmp_path):
+    old = load_embedded(1, tmp_path / "c.db")
+    with sqlite3.connect(tmp_path / "c.db") as file:
+        block, no = file.execute("select max(block), campaign from young").fetchone()
+        file.execute("update blocks set reports = zeroblob(length(reports)) where no = ?", (block,))
+        (campaign,) = file.execute("select id from campaigns where no = ?", (no,)).fetchone()
+    caller = Caller(old.url)
+    assert list(caller.collector.damaged) == [campaign]
+    caller.close()
+
+
+def test_a_copy_of_the_store_as_it_was_is_made_first(tmp_path):
+    old, copy = load_embedded(1, tmp_path / "c.db"), tmp_path / "copy.db"
+    heard = []
+    open_store(old.url, backup_first=copy, announce=heard.append).close()
+    assert [(said.start, said.end) for said in heard] == [(1, 3)]
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert not list(tmp_path.glob("*.part"))
+    as_it_was = sqlite3.connect(copy)
+    assert as_it_was.execute("select value from store where name = 'schema'").fetchone() == ("1",)
+    as_it_was.close()
+    # The copy opens as the store did.
+    before = copy.read_bytes()
+    with pytest.raises(StoreError, match=r"copy\.db exists already"):
+        open_store(load_embedded(2, tmp_path / "d.db").url, backup_first=copy)
+    assert copy.read_bytes() == before
+    # Nothing was changed, and a store that is up to date needs no copy.
+    open_store(f"sqlite:///{tmp_path}/d.db", backup_first=tmp_path / "other.db").close()
+    assert (tmp_path / "other.db").exists()
+    open_store(f"sqlite:///{tmp_path}/d.db", backup_first=copy).close()
+    open_store(f"sqlite:///{copy}").close()
+
+
+def test_a_shared_store_is_copied_by_its_own_tools(database):
+    with pytest.raises(StoreError, match="pg_dump"):
+        open_store(database.fresh(), backup_first="copy.db")
