@@ -122,6 +122,18 @@ def release(campaign: Campaign, protocol: Rounds, tally: Tally, *, post: str = "
 
 def release_outcome(campaign: Campaign, protocol: Rounds, outcome: Outcome, *, post: str = "none") -> Release:
     """The release of what a protocol ended with; `post` as in simulations, `published` included."""
+    return release_found(campaign, outcome, epsilon_exact=exact_epsilon(protocol), post=post)
+
+
+def exact_epsilon(protocol: Rounds) -> float:
+    """What all rounds of a protocol cost together, by their own integers; rounded up."""
+    return epsilon_above(total_loss(protocol.stages()))
+
+
+def release_found(
+    campaign: Campaign, outcome: Outcome, *, epsilon_exact: float, post: str = "none"
+) -> Release:
+    """The release of an outcome whose protocol need not be built again."""
     shaped = outcome.published if post == PUBLISHED else step(post, also=(PUBLISHED,))(outcome.raw)
     low, high = campaign.domain.value_range
     return Release(
@@ -135,7 +147,7 @@ def release_outcome(campaign: Campaign, protocol: Rounds, outcome: Outcome, *, p
             "name": campaign.name,
             "mechanism": campaign.mechanism,
             "epsilon": campaign.epsilon,
-            "epsilon_exact": epsilon_above(total_loss(protocol.stages())),
+            "epsilon_exact": epsilon_exact,
             "users": outcome.raw.n_reports,
             "rounds": outcome.rounds,
             "confidence": CONFIDENCE,

@@ -1,16 +1,22 @@
 """Stores that older commits wrote open, hold what they held, and go on."""
 
+import itertools
 import json
+import random
 import re
 import sqlite3
+import subprocess
+import sys
+import time
 
 import psycopg
 import pytest
 from collecting import Caller
+from serving import MAIN
 
 from keyveil.collector.store import open_store
 from keyveil.errors import StoreError
-from old_stores import SCHEMAS, load_embedded, load_shared
+from old_stores import SCHEMAS, check, load_embedded, load_shared
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -19,7 +25,8 @@ def load(request, tmp_path):
     if request.param == "postgresql":
         database = request.getfixturevalue("database")
         return lambda schema: load_shared(schema, database.fresh())
-    return lambda schema: load_embedded(schema, tmp_path / f"{schema}.db")
+    numbers = itertools.count()
+    return lambda schema: load_embedded(schema, tmp_path / f"{next(numbers)}.db")
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
@@ -32,21 +39,7 @@ def test_an_older_store_holds_what_it_held(load, schema):
     assert (logged["event"], logged["from"], logged["to"]) == ("store-migrated", start, 3)
     assert caller("GET", "/v1/acts", token=old.admin).status == 200
     assert caller("GET", "/v1/campaigns", token=old.revoked).code == "unknown-token"
-    for one in old.campaigns.values():
-        for tally in one.tallies:
-            number = tally["question"].rpartition("/")[2]
-            path = f"/v1/campaigns/{one.id}/rounds/{number}"
-            assert caller("GET", f"{path}/tally", token=old.admin).json == tally
-            recount = caller("POST", f"{path}/recount", token=old.admin).json
-            assert (recount["agrees"], recount["tally_reports"]) == (True, tally["n_reports"])
-        assert caller("GET", f"/v1/campaigns/{one.id}/rounds", token=old.admin).json["rounds"] == one.rounds
-        if one.sent:
-            assert caller.send(one.campaign, one.sent, token=one.token) == ["duplicate"] * len(one.sent)
-        if one.is_finished:
-            release = caller("GET", f"/v1/campaigns/{one.id}/release?post=published", token=old.admin).json
-            assert release["metadata"]["users"] == one.release["metadata"]["users"]
-            frequencies = [[row["frequency"] for row in said["rows"]] for said in (release, one.release)]
-            assert frequencies[0] == pytest.approx(frequencies[1], abs=1e-9)
+    check(caller, old)
     caller.close()
     # What was migrated is not migrated again.
     again = Caller(old.url)
@@ -74,6 +67,58 @@ def test_campaigns_of_an_older_store_go_on_to_their_end(load, schema):
             assert release.headers["keyveil-state"] == "final"
         else:
             assert closed.json["next_round"] == number + 1
+    caller.close()
+
+
+@pytest.mark.parametrize(
+    "kills", [5, pytest.param(50, marks=[pytest.mark.nightly, pytest.mark.timeout(1200)])]
+)
+def test_killing_a_migration_loses_nothing(load, kills):
+    """Whenever the process dies, the store is of one schema or of the other, and whole."""
+    rng, migrated = random.Random(kills), 0
+    old = load(SCHEMAS[-1])
+    for _ in range(kills):
+        kill_while_migrating(old.url, 10 ** rng.uniform(-4.0, -0.5))
+        if schema_of(old.url) == "3":
+            migrated += 1
+            verify(old)
+            old = load(SCHEMAS[-1])
+        else:
+            assert schema_of(old.url) == "1"
+    verify(old)
+    print(f"\n{kills} kills of {old.kind}: {migrated} after the migration, {kills - migrated} before its end")
+
+
+def kill_while_migrating(url, seconds):
+    """SIGKILL so many seconds after the start of a migration."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", MAIN, "serve", "--store", url, "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert child.stdout.readline().startswith("migrating the store from schema")
+    time.sleep(seconds)
+    child.kill()
+    child.wait()
+    child.stdout.close()
+
+
+def schema_of(url):
+    question = "select value from store where name = 'schema'"
+    if url.startswith("sqlite"):
+        file = sqlite3.connect(url.removeprefix("sqlite:///"))
+        ((said,),) = file.execute(question).fetchall()
+        file.close()
+        return said
+    with psycopg.connect(url) as connection:
+        return connection.execute(question).fetchone()[0]
+
+
+def verify(old):
+    caller = Caller(old.url)
+    assert caller.collector.damaged == {}
+    check(caller, old)
     caller.close()
 
 

@@ -6,30 +6,11 @@ import time
 from fractions import Fraction
 
 import pytest
-from collecting import NOW, Caller, make_question
+from collecting import NOW, SEVERAL, Caller, answers, make_question
 
-from keyveil.client import Reporter
 from keyveil.protocols import Outcome, Round, replay
 from keyveil.release import release_outcome
 from keyveil.report import to_frames
-
-SEVERAL = {
-    "privkvm": {"rounds": 3, "pairs_per_user": 1},
-    "privkvm-plus": {"pairs_per_user": 1},
-    "privkvm-virtual": {"pairs_per_user": 1},
-    "privkvm-star": {"pairs_per_user": 1},
-    "ks-grr": {},
-    "auto": {"keys": tuple(f"app-{i}" for i in range(12)), "pairs_per_user": 2},
-}
-
-
-def answers(campaign, round, count):
-    device = Reporter(campaign)
-    keys = campaign.keys
-    return [
-        device.report({keys[i % 3]: 50.0, keys[3 + i % 5]: 10.0} if i % 2 else {keys[0]: 55.0}, round)
-        for i in range(count)
-    ]
 
 
 @pytest.mark.parametrize("mechanism", SEVERAL)
@@ -202,7 +183,7 @@ def test_a_count_that_was_reached_while_closing_failed_closes_later(caller, monk
         raise RuntimeError
 
     with monkeypatch.context() as patched:
-        patched.setattr(caller.collector.running, "close", fail)
+        patched.setattr(caller.collector.running, "stop_intake", fail)
         assert caller.send(campaign, make_reports(campaign, 4), token=token) == ["accepted"] * 4
         # The writer lives on.
         assert caller.send(campaign, make_reports(campaign, 1), token=token) == ["accepted"]

@@ -24,6 +24,17 @@ NOW = datetime(2026, 6, 1, tzinfo=UTC).timestamp()
 WHO = {"owner": "tests", "purpose": "to see that nothing is lost", "expires": "2099-01-01"}
 
 
+# Options of methods of several rounds.
+SEVERAL = {
+    "privkvm": {"rounds": 3, "pairs_per_user": 1},
+    "privkvm-plus": {"pairs_per_user": 1},
+    "privkvm-virtual": {"pairs_per_user": 1},
+    "privkvm-star": {"pairs_per_user": 1},
+    "ks-grr": {},
+    "auto": {"keys": tuple(f"app-{i}" for i in range(12)), "pairs_per_user": 2},
+}
+
+
 def make_question(mechanism="pckv-ue", **changes):
     """A campaign with all that a collector asks for."""
     return make_campaign(mechanism, **(WHO | changes))
@@ -148,6 +159,16 @@ def make_reports(campaign, count, round=None):
     device = Reporter(campaign)
     held = {campaign.keys[0]: 30.0}
     return [device.report(held, round) for _ in range(count)]
+
+
+def answers(campaign, round, count):
+    """Reports to a round, of people who hold one or two keys."""
+    device = Reporter(campaign)
+    keys = campaign.keys
+    return [
+        device.report({keys[i % 3]: 50.0, keys[3 + i % 5]: 10.0} if i % 2 else {keys[0]: 55.0}, round)
+        for i in range(count)
+    ]
 
 
 def lie(campaign, symbol):

@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from keyveil.campaign import Campaign
 
@@ -47,6 +48,25 @@ def load_shared(schema, url):
     with psycopg.connect(url) as connection:
         connection.execute(_read(f"schema-{schema}-postgresql.sql.gz"))
     return OldStore(schema, "postgresql", url)
+
+
+def check(caller, old):
+    """All that the store held is there, and known again."""
+    for one in old.campaigns.values():
+        for tally in one.tallies:
+            number = tally["question"].rpartition("/")[2]
+            path = f"/v1/campaigns/{one.id}/rounds/{number}"
+            assert caller("GET", f"{path}/tally", token=old.admin).json == tally
+            recount = caller("POST", f"{path}/recount", token=old.admin).json
+            assert (recount["agrees"], recount["tally_reports"]) == (True, tally["n_reports"])
+        assert caller("GET", f"/v1/campaigns/{one.id}/rounds", token=old.admin).json["rounds"] == one.rounds
+        if one.sent:
+            assert caller.send(one.campaign, one.sent, token=one.token) == ["duplicate"] * len(one.sent)
+        if one.is_finished:
+            release = caller("GET", f"/v1/campaigns/{one.id}/release?post=published", token=old.admin).json
+            assert release["metadata"]["users"] == one.release["metadata"]["users"]
+            frequencies = [[row["frequency"] for row in said["rows"]] for said in (release, one.release)]
+            assert frequencies[0] == pytest.approx(frequencies[1], abs=1e-9)
 
 
 def _read(name):

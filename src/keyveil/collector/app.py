@@ -21,6 +21,7 @@ from starlette.routing import Route
 
 from keyveil.collector import messages as m
 from keyveil.collector import pages
+from keyveil.collector.commit import Grown
 from keyveil.collector.endpoints import ENDPOINTS, JSON, Endpoint, Scope
 from keyveil.collector.intake import Intake, bearer, unavailable
 from keyveil.collector.limits import Rates
@@ -61,7 +62,7 @@ class Application:
             clock=collector.now,
             metrics=collector.metrics,
             log=collector.log,
-            grown=collector.running.grown,
+            grown=self._grown,
         )
         self.intake = Intake(collector, self.writer, self._rates, self._executor)
         self._rest = Starlette(
@@ -101,6 +102,7 @@ class Application:
             self._again_and_again(self.collector.running.tidy, settings.tidy),
         )
         self._executor.submit(warm_up)
+        self._executor.submit(self._resume)
         self.collector.log.event("started", store=self.collector.store.kind)
         try:
             yield
@@ -120,6 +122,18 @@ class Application:
                 await self._work(chore)
             except Exception as error:
                 self.collector.log.event("fault", where="clock", kind=type(error).__name__)
+
+    def _grown(self, growth: Grown) -> None:
+        """Called by the writer, which must not wait for what follows a round that is complete."""
+        if self.collector.running.grown(growth):
+            self._executor.submit(self._resume)
+
+    def _resume(self) -> None:
+        try:
+            self.collector.running.resume()
+        except StoreError as error:
+            # The clock tries again.
+            self.collector.log.event("store", why=str(error), request="resume")
 
     async def _work(self, call: Callable[..., T], *args: Any, **named: Any) -> T:
         """Something slow, away from the event loop."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -12,12 +13,13 @@ import numpy as np
 from keyveil.collector.core import Core
 from keyveil.collector.messages import Examination, Oddity, Recount
 from keyveil.collector.problems import Problem
-from keyveil.collector.releases import intact, make_release, write_frames, write_parquet
+from keyveil.collector.releases import find, intact, make_release, write_frames, write_parquet
 from keyveil.collector.rounds import Known, report_length
 from keyveil.collector.store import Block, RoundRow
+from keyveil.collector.store.outcomes import Finished, pack_outcome, unpack_outcome
 from keyveil.dashboard.hostile import Reach, reach
 from keyveil.dashboard.results import make_results, pack
-from keyveil.errors import MechanismError, ProtocolError, StoreError
+from keyveil.errors import StoreError
 from keyveil.release import Release
 from keyveil.report import HEADER_BYTES
 from keyveil.tally import Counter, Payloads, Tally, count, trace
@@ -25,6 +27,15 @@ from keyveil.tally import Counter, Payloads, Tally, count, trace
 T = TypeVar("T")
 # Releases remembered; one is named by how many reports each of its rounds had.
 _RELEASES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """A campaign, whether more reports may come, and how many each round has."""
+
+    known: Known
+    is_open: bool
+    counts: tuple[int, ...]
 
 
 class ReadOut:
@@ -48,26 +59,22 @@ class ReadOut:
 
         A campaign of one round may be read at any time: reports are noised, so looking costs nothing.
         """
-        known, tallies, is_open = self._tallies(id)
-        name = (id, post, estimator, *(tally.n_reports for tally in tallies))
+        seen = self._look(id)
+        name = (id, post, estimator, seen.is_open, *seen.counts)
         made = self._releases.get(name)
         if made is None:
-            made = make_release(known.campaign, tallies, post=post, estimator=estimator)
+            found = self._find(seen, estimator)
+            made = make_release(seen.known.campaign, found, post=post, estimator=estimator)
             self._remember(self._releases, name, made)
-        return made, is_open
+        return made, seen.is_open
 
     def results(self, id: str, *, post: str) -> bytes:
         """The release as the dashboard shows it, packed."""
-        known, tallies, is_open = self._tallies(id)
-        name = (id, post, is_open, *(tally.n_reports for tally in tallies))
+        release, is_open = self.release(id, post=post, estimator=None)
+        name = (id, post, is_open, release.metadata["users"])
         packed = self._results.get(name)
         if packed is None:
-            try:
-                packed = pack(make_results(known.campaign, tallies, post=post, is_open=is_open))
-            except MechanismError as error:
-                raise Problem("unknown-step", str(error)) from None
-            except ProtocolError as error:
-                raise Problem("round-empty", str(error)) from None
+            packed = pack(make_results(self._core.known(id).campaign, release, is_open=is_open))
             self._remember(self._results, name, packed)
         return packed
 
@@ -81,17 +88,37 @@ class ReadOut:
         """What this share of devices, lying, could make of the campaign's most frequent keys."""
         return reach(self.release(id, post="none", estimator=None)[0], share)
 
-    def _tallies(self, id: str) -> tuple[Known, list[Tally], bool]:
-        """The tallies of all rounds of a campaign that can be read, and whether more reports may come."""
+    def _look(self, id: str) -> _Seen:
+        """A campaign that can be read."""
         known = self._core.known(id)
         with self._core.store.read() as tx:
-            rows = tx.rounds(known.no)
-            row = tx.campaign(id)
+            rows, row = tx.rounds(known.no), tx.campaign(id)
             assert row is not None
             if known.campaign.has_several_rounds and row.finished_at is None:
                 raise Problem("rounds-left", f"round {rows[-1].number} is still to be closed")
-            tallies = [self._core.book.tally(tx, known, row.number) for row in rows]
-        return known, tallies, row.finished_at is None
+            sums = [tx.tally(known.no, each.number) for each in rows]
+        counts = tuple(0 if each is None else each.n_reports for each in sums)
+        return _Seen(known=known, is_open=row.finished_at is None, counts=counts)
+
+    def _find(self, seen: _Seen, estimator: str | None) -> Finished:
+        """What was found and stored; else what the tallies say, stored if the campaign is finished."""
+        known = seen.known
+        is_own = estimator is None or estimator == known.campaign.mechanism
+        with self._core.store.read() as tx:
+            stored = tx.outcome(known.no) if is_own and not seen.is_open else None
+            if stored is None:
+                rows = tx.rounds(known.no)
+                tallies = [self._core.book.tally(tx, known, row.number) for row in rows]
+        if stored is None:
+            found = find(known.campaign, tallies, estimator=estimator)
+            if seen.is_open or not is_own:
+                return found
+            # A store that was migrated: from now on the campaign has found what is found here.
+            with self._core.store.write() as tx:
+                tx.keep_outcome(known.no, pack_outcome(found))
+                stored = tx.outcome(known.no)
+            assert stored is not None
+        return unpack_outcome(stored, campaign=known.id)
 
     def export(self, id: str, number: int, form: str) -> BinaryIO:
         """The reports of a round as a file; refused if a byte of them has changed."""

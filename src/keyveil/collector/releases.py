@@ -12,10 +12,12 @@ import numpy as np
 
 from keyveil.campaign import Campaign
 from keyveil.collector.problems import Problem
+from keyveil.collector.rounds import what_follows
 from keyveil.collector.store.base import Block
+from keyveil.collector.store.outcomes import Finished
 from keyveil.errors import KeyveilError, MechanismError, ProtocolError
-from keyveil.protocols import Outcome, Round, replay
-from keyveil.release import Release, release_outcome
+from keyveil.protocols import Outcome, Round
+from keyveil.release import Release, release_found
 from keyveil.tally import Tally
 
 RELEASE_TYPES = {
@@ -27,23 +29,29 @@ RELEASE_TYPES = {
 REPORT_TYPES = {"frames": "application/octet-stream", "parquet": RELEASE_TYPES["parquet"]}
 
 
-def make_release(
-    campaign: Campaign, tallies: Sequence[Tally], *, post: str, estimator: str | None
-) -> Release:
-    """The release of a campaign's tallies; another estimator must be one for the same reports."""
+def find(campaign: Campaign, tallies: Sequence[Tally], *, estimator: str | None) -> Finished:
+    """What the tallies of all rounds say, by the campaign's estimator or another one for the same reports."""
     try:
         protocol = campaign.protocol()
         if estimator is not None and estimator != campaign.mechanism:
             _check_same_reports(campaign, estimator, tallies)
             protocol = replace(campaign, mechanism=estimator).protocol()
-        stands = replay(protocol, campaign.id, tallies)
-        if not isinstance(stands, Outcome):
-            raise Problem("rounds-left", f"round {stands.number} is still to be closed")
-        made = release_outcome(campaign, protocol, stands, post=post)
+        found = what_follows(protocol, campaign.id, tallies)
     except MechanismError as error:
         raise Problem("unknown-step", str(error)) from None
     except ProtocolError as error:
         raise Problem("round-empty", str(error)) from None
+    if isinstance(found, Round):
+        raise Problem("rounds-left", f"round {found.number} is still to be closed")
+    return found
+
+
+def make_release(campaign: Campaign, found: Finished, *, post: str, estimator: str | None) -> Release:
+    """The release of what was found."""
+    try:
+        made = release_found(campaign, found.outcome, epsilon_exact=found.epsilon_exact, post=post)
+    except MechanismError as error:
+        raise Problem("unknown-step", str(error)) from None
     return made if estimator is None else replace(made, metadata={**made.metadata, "estimator": estimator})
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,9 +17,11 @@ from keyveil.campaign import Campaign
 from keyveil.collector.ids import campaign_secret
 from keyveil.collector.store.base import CampaignRow, Reading, RoundRow
 from keyveil.collector.store.cells import unpack
+from keyveil.collector.store.outcomes import Finished
 from keyveil.collector.terms import Terms
 from keyveil.errors import StoreError
-from keyveil.protocols import Outcome, Round, Rounds
+from keyveil.protocols import Outcome, Round, Rounds, replay
+from keyveil.release import exact_epsilon
 from keyveil.report import HEADER_BYTES
 from keyveil.tally import Tally, count
 
@@ -58,6 +61,17 @@ def told(campaign: Campaign, round: Round) -> str:
     said = campaign.device_config(round if campaign.has_several_rounds else None)
     said |= {"purpose": round.purpose, "group": [str(low), str(high)]}
     return json.dumps(said, ensure_ascii=False)
+
+
+def what_follows(protocol: Rounds, campaign: str, tallies: Sequence[Tally]) -> Round | Finished:
+    """The round that the tallies of all rounds so far lead to, or what the campaign found.
+
+    This estimates, which may take seconds: never inside a transaction.
+    """
+    stands = replay(protocol, campaign, tallies)
+    if isinstance(stands, Round):
+        return stands
+    return Finished(outcome=stands, epsilon_exact=exact_epsilon(protocol))
 
 
 def report_length(round: Round) -> int:

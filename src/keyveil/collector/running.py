@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from keyveil.collector.commit import Grown
 from keyveil.collector.core import NOBODY, Core
 from keyveil.collector.messages import Progress, RoundClosed, RoundList, RoundView
 from keyveil.collector.problems import Problem
-from keyveil.collector.rounds import Known, open_number, told
+from keyveil.collector.rounds import Known, open_number, told, what_follows
 from keyveil.collector.store import Writing
+from keyveil.collector.store.base import OutcomeRow
+from keyveil.collector.store.outcomes import Finished, pack_outcome
 from keyveil.dashboard.precision import telling
-from keyveil.errors import ProtocolError
+from keyveil.errors import KeyveilError, ProtocolError
 from keyveil.numerics import two_sided_z
 from keyveil.protocols import Round
 
 _DAY = 86400.0
+# Seconds until a campaign that failed to go on is tried again.
+_RETRY = 60.0
 
 
 class Running:
@@ -25,6 +32,10 @@ class Running:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._forgotten: set[tuple[int, int]] = set()
+        self._going_on: dict[int, threading.Lock] = {}
+        """Held while a campaign's next round is worked out: a second closer waits for the first."""
+        self._retry_at: dict[str, float] = {}
+        """When a campaign that failed is tried again."""
 
     def list(self, id: str) -> RoundList:
         """How far each round is."""
@@ -73,17 +84,19 @@ class Running:
             z=two_sided_z(),
         )
 
+    # --- how a round ends ---
+
     def close(self, actor: str, id: str, number: int, *, why: str = "by hand") -> RoundClosed:
-        """Close a round and open what follows, in one transaction; who comes second hears the same."""
+        """Close a round and open what follows; who comes second hears the same.
+
+        One transaction stops the intake, a second one opens the next round or finishes the campaign. What
+        follows is worked out between them. Whoever finds a campaign in that state goes on with it.
+        """
         known = self._core.known(id)
-        now = self._core.now()
-        with self._core.store.write() as tx:
-            row = tx.lock_round(known.no, number)
-            if row is None:
-                raise Problem("unknown-round")
-            if row.closed_at is None:
-                self._close(tx, known, number, why=why, now=now)
-                tx.log(at=now, token=actor, act="round-closed", campaign=id, detail=f"round {number}, {why}")
+        self._check_answered(known, number)
+        self.stop_intake(actor, known, number, why=why)
+        self.go_on(known)
+        with self._core.store.read() as tx:
             rows = {row.number: row for row in tx.rounds(known.no)}
             tally = tx.tally(known.no, number)
         closed, following = rows[number], rows.get(number + 1)
@@ -97,41 +110,93 @@ class Running:
             device_config=None if following is None else json.loads(following.told),
         )
 
-    def _close(self, tx: Writing, known: Known, number: int, *, why: str, now: float) -> None:
-        following: object = None
-        if known.campaign.has_several_rounds:
-            try:
-                tally = self._core.book.tally(tx, known, number)
-                following = known.protocol.next(self._core.book.round(tx, known, number), tally)
-            except ProtocolError as error:
-                raise Problem("round-empty", str(error)) from None
-        tx.close_round(known.no, number, why=why, now=now)
-        if isinstance(following, Round):
-            after = known.terms.close_after
-            tx.open_round(
-                known.no,
-                following.number,
-                purpose=following.purpose,
-                told=told(known.campaign, following),
-                now=now,
-                closes_at=None if after is None else now + after,
-            )
-        else:
-            tx.finish_campaign(known.no, now)
+    def _check_answered(self, known: Known, number: int) -> None:
+        """Refuse to close a round that nobody answered if the next one needs answers."""
+        with self._core.store.read() as tx:
+            rows = [row for row in tx.rounds(known.no) if row.number <= number]
+            if not rows or rows[-1].number != number:
+                raise Problem("unknown-round")
+            if rows[-1].closed_at is not None or not known.campaign.has_several_rounds:
+                return
+            sums = tx.tally(known.no, number)
+            if sums is not None and sums.n_reports:
+                return
+            tallies = [self._core.book.tally(tx, known, row.number) for row in rows]
+        try:
+            what_follows(known.protocol, known.id, tallies)
+        except ProtocolError as error:
+            raise Problem("round-empty", str(error)) from None
 
-    def grown(self, growth: Grown) -> None:
-        """Close a round that has the reports it was waiting for; called by the writer after a commit."""
+    def stop_intake(self, actor: str, known: Known, number: int, *, why: str) -> None:
+        """Take no more reports to a round."""
+        now = self._core.now()
+        with self._core.store.write() as tx:
+            row = tx.lock_round(known.no, number)
+            if row is not None and row.closed_at is None:
+                tx.close_round(known.no, number, why=why, now=now)
+                detail = f"round {number}, {why}"
+                tx.log(at=now, token=actor, act="round-closed", campaign=known.id, detail=detail)
+
+    def go_on(self, known: Known) -> None:
+        """Open the round that follows the last, or finish, unless somebody did so meanwhile."""
+        with self._going_on.setdefault(known.no, threading.Lock()):
+            with self._core.store.read() as tx:
+                row, rows = tx.campaign(known.id), tx.rounds(known.no)
+                assert row is not None
+                if row.finished_at is not None or rows[-1].closed_at is None:
+                    return
+                tallies = [self._core.book.tally(tx, known, each.number) for each in rows]
+            follows = what_follows(known.protocol, known.id, tallies)
+            stored = pack_outcome(follows) if isinstance(follows, Finished) else follows
+            with self._core.store.write() as tx:
+                tx.lock_round(known.no, rows[-1].number)
+                if len(tx.rounds(known.no)) == len(rows):
+                    self._store(tx, known, stored)
+
+    def _store(self, tx: Writing, known: Known, follows: Round | OutcomeRow) -> None:
+        now, after = self._core.now(), known.terms.close_after
+        if isinstance(follows, OutcomeRow):
+            tx.keep_outcome(known.no, follows)
+            tx.finish_campaign(known.no, now)
+            return
+        tx.open_round(
+            known.no,
+            follows.number,
+            purpose=follows.purpose,
+            told=told(known.campaign, follows),
+            now=now,
+            closes_at=None if after is None else now + after,
+        )
+
+    # --- what is done without being asked ---
+
+    def grown(self, growth: Grown) -> bool:
+        """Stop the intake of a round that has the reports it was waiting for; whether it had them."""
         known = self._core.book.find(growth.campaign)
         limit = None if known is None else known.terms.close_at_count
-        if limit is not None and growth.n_reports >= limit:
-            self._close_quietly(growth.campaign, growth.round, why="by count")
+        if known is None or limit is None or growth.n_reports < limit:
+            return False
+        self.stop_intake(NOBODY, known, growth.round, why="by count")
+        return True
 
     def tick(self) -> None:
-        """Close rounds whose time is over."""
+        """Close rounds whose time is over, and go on where somebody was interrupted."""
         with self._core.store.read() as tx:
             due = tx.due_rounds(self._core.now())
         for campaign, number in due:
-            self._close_quietly(campaign, number, why="by time")
+            if self._is_its_turn(campaign):
+                with self._guarded(campaign):
+                    self._close_quietly(campaign, number, "by time")
+        self.resume()
+
+    def resume(self) -> None:
+        """Go on with campaigns between two rounds: whoever closed the last one did not come to it."""
+        with self._core.store.read() as tx:
+            waiting = tx.between_rounds()
+        for campaign in waiting:
+            if self._is_its_turn(campaign):
+                with self._guarded(campaign):
+                    self.go_on(self._core.known(campaign))
 
     def tidy(self) -> None:
         """Forget what need not be kept, and close rounds whose count was reached when the store was away."""
@@ -139,8 +204,22 @@ class Running:
             campaigns = tx.campaign_ids()
         for campaign in campaigns:
             if campaign not in self._core.damaged:
-                self._close_if_full(self._core.known(campaign))
-                self._forget(campaign, self._core.now())
+                with self._guarded(campaign):
+                    self._close_if_full(self._core.known(campaign))
+                    self._forget(campaign, self._core.now())
+
+    def _is_its_turn(self, campaign: str) -> bool:
+        return self._core.now() >= self._retry_at.get(campaign, 0.0)
+
+    @contextmanager
+    def _guarded(self, campaign: str) -> Iterator[None]:
+        """Work on one campaign: what fails is logged and tried again later, and stops no other campaign."""
+        try:
+            yield
+        except Exception as error:
+            self._retry_at[campaign] = self._core.now() + _RETRY
+            said = str(error) if isinstance(error, KeyveilError) else type(error).__name__
+            self._core.log.event("fault", where="round", campaign=campaign, why=said)
 
     def _close_if_full(self, known: Known) -> None:
         limit = known.terms.close_at_count
@@ -150,9 +229,9 @@ class Running:
             number = open_number(tx.rounds(known.no))
             tally = None if number is None else tx.tally(known.no, number)
         if number is not None and tally is not None and tally.n_reports >= limit:
-            self._close_quietly(known.id, number, why="by count")
+            self._close_quietly(known.id, number, "by count")
 
-    def _close_quietly(self, id: str, number: int, *, why: str) -> None:
+    def _close_quietly(self, id: str, number: int, why: str) -> None:
         try:
             self.close(NOBODY, id, number, why=why)
         except Problem as problem:

@@ -9,20 +9,16 @@ the release, and are made from these columns where they are shown.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from keyveil.campaign import Campaign
-from keyveil.errors import ProtocolError
 from keyveil.estimate import Estimates
 from keyveil.estimate.intervals import rank_ranges
 from keyveil.numerics import CONFIDENCE, two_sided_z
-from keyveil.protocols import Outcome, replay
-from keyveil.release import Release, release_outcome
-from keyveil.tally import Tally
+from keyveil.release import Release
 
 # Columns that follow from others to the last bit.
 _MADE_THERE = ("frequency_low", "frequency_high")
@@ -48,14 +44,10 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     """By the place of a key among the columns: the most frequent keys' shares, where they are told."""
 
 
-def make_results(campaign: Campaign, tallies: Sequence[Tally], *, post: str, is_open: bool) -> Results:
-    """What the tallies of all rounds say."""
-    protocol = campaign.protocol()
-    outcome = replay(protocol, campaign.id, tallies)
-    if not isinstance(outcome, Outcome):
-        raise ProtocolError(f"round {outcome.number} is still to be closed")
-    release = release_outcome(campaign, protocol, outcome, post=post)
-    best, worst = _ranks(outcome.raw)
+def make_results(campaign: Campaign, release: Release, *, is_open: bool) -> Results:
+    """A release, and what follows from it."""
+    assert release.raw is not None
+    best, worst = _ranks(release.raw)
     return Results(
         metadata=release.metadata,
         is_open=is_open,
@@ -70,7 +62,7 @@ def make_results(campaign: Campaign, tallies: Sequence[Tally], *, post: str, is_
         },
         rank_best=best,
         rank_worst=worst,
-        distribution=_distribution(release, outcome.raw),
+        distribution=_distribution(release, release.raw),
     )
 
 

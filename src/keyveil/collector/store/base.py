@@ -67,6 +67,14 @@ class TallyRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeRow:
+    """What a finished campaign found; `body` as in `outcomes.pack_outcome` of this version."""
+
+    version: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """Reports of one length, joined, and their checksum."""
 
@@ -117,6 +125,12 @@ class Reading(Protocol):
     def due_rounds(self, now: float) -> list[tuple[str, int]]:
         """Campaign ids and numbers of open rounds whose time is over."""
 
+    def between_rounds(self) -> list[str]:
+        """Ids of campaigns whose last round is closed, and that neither go on nor are finished."""
+
+    def outcome(self, campaign: int) -> OutcomeRow | None:
+        """What a finished campaign found, if it was stored."""
+
     def tally(self, campaign: int, round: int) -> TallyRow | None:
         """The sum of a round's reports, if there are any."""
 
@@ -153,6 +167,9 @@ class Writing(Reading, Protocol):
 
     def finish_campaign(self, campaign: int, now: float) -> None:
         """The last round is over."""
+
+    def keep_outcome(self, campaign: int, outcome: OutcomeRow) -> None:
+        """Store what a campaign found; what was stored before stays."""
 
     def lock_open_rounds(self, campaigns: Sequence[int]) -> dict[int, RoundRow]:
         """The open round of each campaign; it stays open until the transaction ends."""

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from keyveil.collector.store.base import Act, Block, CampaignRow, RoundRow, TallyRow
+from keyveil.collector.store.base import Act, Block, CampaignRow, OutcomeRow, RoundRow, TallyRow
 from keyveil.collector.store.cells import pack
 from keyveil.collector.tokens import Credential, Role
 from keyveil.tally import Tally
@@ -75,6 +75,20 @@ class SqlTransaction:
             (now,),
         )
         return [(campaign, number) for campaign, number in rows]
+
+    def between_rounds(self) -> list[str]:
+        """Ids of campaigns whose last round is closed, and that neither go on nor are finished."""
+        rows = self._all(
+            "select id from campaigns where finished_at is null "
+            "and exists (select 1 from rounds where campaign = campaigns.no) and not exists "
+            "(select 1 from rounds where campaign = campaigns.no and closed_at is null) order by no"
+        )
+        return [row[0] for row in rows]
+
+    def outcome(self, campaign: int) -> OutcomeRow | None:
+        """What a finished campaign found, if it was stored."""
+        rows = self._all("select version, body from outcomes where campaign = ?", (campaign,))
+        return OutcomeRow(version=rows[0][0], body=bytes(rows[0][1])) if rows else None
 
     def tally(self, campaign: int, round: int) -> TallyRow | None:
         """The sum of a round's reports, if there are any."""
@@ -147,6 +161,14 @@ class SqlTransaction:
         """The last round is over."""
         self._run(
             "update campaigns set finished_at = ? where no = ? and finished_at is null", (now, campaign)
+        )
+
+    def keep_outcome(self, campaign: int, outcome: OutcomeRow) -> None:
+        """Store what a campaign found; what was stored before stays."""
+        self._run(
+            "insert into outcomes (campaign, version, body) values (?, ?, ?) "
+            "on conflict (campaign) do nothing",
+            (campaign, outcome.version, outcome.body),
         )
 
     def open_round(
