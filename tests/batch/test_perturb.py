@@ -301,7 +301,7 @@ def test_reports_of_many_are_counted_and_each_has_its_own_id(name):
     asked = Round(campaign="00" * 32, number=3, purpose="collect", mechanism=mechanism)
     tally = tally_reports(asked, map(bytes, reports))
     payloads = [Envelope.from_bytes(bytes(row)).payload for row in reports]
-    assert tally == count(mechanism, payloads, question="q")
+    assert tally == count(mechanism, payloads, question=asked.question)
 
 
 def test_no_records_make_no_reports():
