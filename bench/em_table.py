@@ -65,7 +65,7 @@ def cell(people: Population, epsilon: float, seed: int) -> dict[str, tuple[float
         guesses = {"raw": estimate(mechanism, tally).frequency}
         guesses["clipped"] = np.clip(guesses["raw"], 0, 1)
         for name, method in methods.items():
-            guesses[name] = method.next(method.start("table"), tally).published.frequency
+            guesses[name] = method.next([(method.start("table"), tally)]).published.frequency
         for name, guess in guesses.items():
             errors[name].append(1e4 * float(np.mean((guess - truth) ** 2)))
     return {name: (float(np.mean(e)), float(np.std(e, ddof=1) / REPEATS**0.5)) for name, e in errors.items()}

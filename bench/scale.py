@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from keyveil import Campaign
-from keyveil.batch import Question, Records, SecureStream
+from keyveil.batch import Records, SecureStream
 from keyveil.batch.answers import draw_answers
 from keyveil.batch.engine import tally_files
 from keyveil.batch.perturb import blocks_of, perturb_many
@@ -250,7 +250,7 @@ def end_to_end(folder: Path) -> dict[str, object]:
 
 def against_spark(campaign: Campaign, path: Path, folder: Path) -> dict[str, object]:
     """Processor seconds of two processes and of two Spark executors over the same file."""
-    question = Question.of(campaign)
+    question = campaign.first_round()
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
     pool = tally_files(question, [path], folder=folder / "parts", processes=2)

@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 
 from keyveil import Campaign
-from keyveil.batch import Question
 from keyveil.batch.spark import tally_paths
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -62,7 +61,7 @@ def main() -> None:
     told: dict[str, object] = {}
     for prefix in ("first_", ""):
         started, before = time.perf_counter(), family()
-        counted = tally_paths(spark, Question.of(campaign), [reports])
+        counted = tally_paths(spark, campaign.first_round(), [reports])
         told[f"{prefix}seconds"] = time.perf_counter() - started
         told[f"{prefix}cpu_seconds"] = family() - before
     print(json.dumps({**told, "tally": counted.tally.to_json()}))

@@ -19,18 +19,20 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from keyveil.domain import Domain
-from keyveil.errors import CampaignError, DomainError, KeyveilError
-from keyveil.mechanisms import SAME_REPORTS, SEVERAL_ROUNDS, Mechanism, build, describe
+from keyveil.errors import CampaignError, DescriptionError, DomainError, KeyveilError
+from keyveil.mechanisms import SAME_REPORTS, SEVERAL_ROUNDS, Mechanism, build
 from keyveil.mechanisms.base import check_size
 from keyveil.numerics import parse_epsilon
 from keyveil.report import CAMPAIGN_BYTES
+from keyveil.rounds import Round
 
 if TYPE_CHECKING:
-    from keyveil.protocols import Round, Rounds
+    from keyveil.protocols import Rounds
     from keyveil.release import Release
     from keyveil.tally import Tally
 
-DEVICE_FORMAT = "keyveil-device/1"
+# What a device reads at most; no question needs more.
+LARGEST_TEXT, MOST_KEYS = 1 << 20, 1 << 16
 _REQUIRED = ("name", "epsilon", "keys", "value_range", "pairs_per_user", "mechanism")
 
 
@@ -151,11 +153,11 @@ class Campaign:
         """The moment from which devices no longer answer; a bare date includes its day, in UTC."""
         try:
             end = datetime.fromisoformat(self.expires)
-        except ValueError:
+            if "T" not in self.expires and " " not in self.expires:
+                end += timedelta(days=1)
+            return end if end.tzinfo else end.replace(tzinfo=UTC)
+        except (ValueError, OverflowError):
             return None
-        if "T" not in self.expires and " " not in self.expires:
-            end += timedelta(days=1)
-        return end if end.tzinfo else end.replace(tzinfo=UTC)
 
     @property
     def has_several_rounds(self) -> bool:
@@ -180,24 +182,66 @@ class Campaign:
             **self._dials,
         )
 
+    def only_round(self) -> Round:
+        """The round of a campaign that has one; it needs no telling."""
+        return Round(campaign=self.id, number=1, purpose="collect", mechanism=self.build())
+
+    def first_round(self) -> Round:
+        """The round that a campaign begins with."""
+        return self.protocol().start(self.id)
+
     def device_config(self, round: Round | None = None) -> dict[str, Any]:
-        """What a device in another language is told: the campaign's canonical form, and the open round.
+        """The description of a round, as devices are told it; JSON-ready.
 
-        JSON-ready. `campaign` is text: its SHA-256 is the campaign's id, so a device can check it. The
-        mechanism comes as integers (`mechanisms.describe`); a device computes the loss from them and
-        refuses one above the campaign's epsilon. `keys` is null where the round asks about all keys.
+        Everything public of the round, with the campaign's canonical text in place of its id: the text's
+        SHA-256 is the id, so a device can check it.
         """
-        mechanism = self.build() if round is None else round.mechanism
-        return {
-            "format": DEVICE_FORMAT,
-            "campaign": self.canonical_json,
-            "round": 1 if round is None else round.number,
-            "keys": None if round is None or round.keys is None else list(round.keys),
-            "mechanism": describe(mechanism),
-        }
+        asked = self.only_round() if round is None else round
+        if asked.campaign != self.id:
+            raise CampaignError(
+                f"expected a round of campaign {self.id[:12]}, got one of {asked.campaign[:12]}"
+            )
+        return {**asked.fields(), "campaign": self.canonical_json}
 
-    def protocol(self) -> Rounds:
-        """The rounds of this campaign; `protocol().start(campaign.id)` is the first."""
+    def read_round(self, description: object) -> Round:
+        """The round that a description tells of, or a refusal."""
+        if not isinstance(description, dict) or "campaign" not in description:
+            raise DescriptionError("expected the description of a round, got none")
+        if description["campaign"] != self.canonical_json:
+            raise DescriptionError(
+                f"expected a round of campaign {self.id[:12]}, got one of another", code="other-campaign"
+            )
+        return Round.from_fields({**description, "campaign": self.id}, n_keys=self.domain.n_keys)
+
+    @classmethod
+    def from_description(cls, description: object) -> tuple[Campaign, Round]:
+        """The campaign and the round that a description tells of, or a refusal.
+
+        >>> apps = Campaign(name="apps", epsilon=1.0, keys=("maps", "mail"), value_range=(0, 60),
+        ...                 pairs_per_user=2, mechanism="pckv-ue")
+        >>> Campaign.from_description(apps.device_config()) == (apps, apps.only_round())
+        True
+        """
+        text = description.get("campaign") if isinstance(description, dict) else None
+        if not isinstance(text, str) or len(text) > LARGEST_TEXT:
+            raise DescriptionError(f"expected a campaign of at most {LARGEST_TEXT} letters, at $.campaign")
+        try:
+            said = json.loads(text)
+            if not isinstance(said, dict) or len(said.get("keys", ())) > MOST_KEYS:
+                raise CampaignError(f"expected fields and at most {MOST_KEYS} keys")
+            campaign = cls.from_fields(said)
+        except (KeyveilError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
+            why = str(error) if isinstance(error, KeyveilError) else type(error).__name__
+            raise DescriptionError(f"what was sent is no campaign: {why}, at $.campaign") from None
+        if campaign.canonical_json != text:
+            raise DescriptionError("the campaign's text is not its canonical one, at $.campaign")
+        return campaign, campaign.read_round(description)
+
+    def protocol(self, version: str | None = None) -> Rounds:
+        """The rounds of this campaign; `protocol().start(campaign.id)` is the first.
+
+        `version` is what an open round says of the protocol that opened it ("auto/1"); the newest if None.
+        """
         from keyveil.protocols import build_protocol, find_method
 
         wanted = self._dials
@@ -210,6 +254,7 @@ class Campaign:
             self.epsilon,
             n_keys=self.domain.n_keys,
             pairs_per_user=self.pairs_per_user,
+            version=version,
             **wanted,
         )
 
@@ -217,10 +262,7 @@ class Campaign:
         """The sum of the reports to a round, the first if none is named; strangers are refused."""
         from keyveil.tally import tally_reports
 
-        asked = self.protocol().start(self.id) if round is None else round
-        return tally_reports(
-            asked.mechanism, reports, tag=self.tag, round=asked.number, question=asked.question
-        )
+        return tally_reports(self.first_round() if round is None else round, reports)
 
     def estimate(self, tally: Tally, *, post: str = "none") -> Release:
         """What the tally of a one-round campaign says about every key, with 95 % intervals."""

@@ -6,6 +6,7 @@
     |-- RecordError          a record that is not a mapping of names to numbers
     |-- MechanismError       unknown mechanism, impossible parameters
     |-- CampaignError        a campaign file that does not say what it must
+    |-- DescriptionError     a round that a collector describes and no device should answer
     |-- EntropyError         randomness that must not reach a device
     |-- LedgerError          a device's ledger that cannot be read, written or believed
     |-- ConsentError         the person has not said yes, or has said no
@@ -25,10 +26,21 @@ private value: what a user holds is named by the rule it broke, not by what it w
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any
 
 
 class KeyveilError(Exception):
-    """The base of all refusals; the command line prints it as one sentence and exits with 2."""
+    """The base of all refusals; the command line prints it as one sentence and exits with 2.
+
+    `code` is stable and the same in every language; docs/wire.md lists those that devices give.
+    """
+
+    code: Any = "fault"
+
+    def __init__(self, message: str = "", *, code: str | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
 
 
 class BudgetError(KeyveilError):
@@ -42,6 +54,8 @@ class DomainError(KeyveilError):
 class RecordError(KeyveilError):
     """A record that is not a mapping of key names to numbers."""
 
+    code = "bad-record"
+
 
 class MechanismError(KeyveilError):
     """A mechanism that does not exist, or parameters that leave it nothing to do."""
@@ -49,6 +63,14 @@ class MechanismError(KeyveilError):
 
 class CampaignError(KeyveilError):
     """A campaign file that lacks a field, misspells one, or contradicts itself."""
+
+    code = "bad-description"
+
+
+class DescriptionError(KeyveilError):
+    """What a collector says of a round, where it is no description of one, or not of this campaign's."""
+
+    code = "bad-description"
 
 
 class EntropyError(KeyveilError):
@@ -58,9 +80,13 @@ class EntropyError(KeyveilError):
 class LedgerError(KeyveilError):
     """A ledger that cannot be read, written or believed; nothing is reported without one."""
 
+    code = "ledger-corrupt"
+
 
 class ConsentError(KeyveilError):
     """Something that the person has not agreed to, or has forbidden."""
+
+    code = "not-enabled"
 
 
 class TransportError(KeyveilError):
@@ -69,8 +95,10 @@ class TransportError(KeyveilError):
     `retry_after` is the wait in seconds that it asked for, if it did.
     """
 
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
-        super().__init__(message)
+    code = "waiting"
+
+    def __init__(self, message: str, *, code: str | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message, code=code)
         self.retry_after = retry_after
 
 
@@ -119,6 +147,8 @@ class ReportRejected(KeyveilError):
     >>> str(ReportRejected(Refusal.WRONG_LENGTH, "expected 66 bytes, got 3"))
     'report refused (wrong-length): expected 66 bytes, got 3'
     """
+
+    code: Refusal
 
     def __init__(self, code: Refusal, detail: str) -> None:
         super().__init__(f"report refused ({code.value}): {detail}")

@@ -112,7 +112,7 @@ def release(campaign: Campaign, protocol: Rounds, tally: Tally, *, post: str = "
     first = protocol.start(campaign.id)
     if tally.question != first.question:
         raise TallyError(f"expected a tally of campaign {campaign.id[:12]}, got one of {tally.question[:12]}")
-    outcome = protocol.next(first, tally)
+    outcome = protocol.next([(first, tally)])
     if isinstance(outcome, Round):
         raise ProtocolError(
             f'"{campaign.mechanism}" goes on with round {outcome.number}; drive its protocol to the end'

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from keyveil import Campaign
-from keyveil.batch import Block, Question, Records, perturb_many, tally_partition
+from keyveil.batch import Block, Records, perturb_many, tally_partition
 from keyveil.batch import engine as engine_module
 from keyveil.batch import files as files_module
 from keyveil.batch.engine import tally_files
@@ -86,12 +86,12 @@ def test_a_partition_counts_what_a_collector_counts_and_says_why_not(mechanism, 
     reports = reports_of(campaign, 400)
     mixed, why = damaged(campaign, reports)
     blocks = [Block.of(mixed[:13]), Block.of([]), Block.of_arrow(pa.array(mixed[13:]))]
-    found = tally_partition(Question.of(campaign), blocks)
+    found = tally_partition(campaign.first_round(), blocks)
     assert found.tally == campaign.tally(reports)
     assert found.refused == why
     assert {row.tobytes() for row in found.ids} == {report[19:35] for report in reports}
     for report in mixed:
-        alone = tally_partition(Question.of(campaign), [Block.of([report])])
+        alone = tally_partition(campaign.first_round(), [Block.of([report])])
         assert dict(alone.refused) == refusal_of(campaign, report)
 
 
@@ -99,7 +99,7 @@ def test_a_partition_counts_what_a_collector_counts_and_says_why_not(mechanism, 
 def test_any_cut_and_any_order_give_the_same(mechanism):
     campaign = campaign_of(mechanism)
     mixed, why = damaged(campaign, reports_of(campaign, 300))
-    question, rng = Question.of(campaign), np.random.default_rng(4)
+    question, rng = campaign.first_round(), np.random.default_rng(4)
     whole = tally_partition(question, [Block.of(mixed)])
     for _ in range(5):
         order = rng.permutation(len(mixed))
@@ -113,7 +113,7 @@ def test_any_cut_and_any_order_give_the_same(mechanism):
 def test_strict_stops_at_the_first_refusal():
     campaign = campaign_of("pckv-ue")
     with pytest.raises(ReportRejected) as refusal:
-        tally_partition(Question.of(campaign), [Block.of([*reports_of(campaign, 3), b"no"])], strict=True)
+        tally_partition(campaign.first_round(), [Block.of([*reports_of(campaign, 3), b"no"])], strict=True)
     assert refusal.value.code is Refusal.WRONG_LENGTH
 
 
@@ -155,7 +155,7 @@ def test_files_are_counted_in_one_process_and_in_several(many, tmp_path, small_p
     campaign, reports, paths, why = many
     seen = []
     counted = tally_files(
-        Question.of(campaign), paths, folder=tmp_path / "parts", processes=processes, advance=seen.append
+        campaign.first_round(), paths, folder=tmp_path / "parts", processes=processes, advance=seen.append
     )
     assert counted.tally == campaign.tally(reports)
     assert counted.refused == why
@@ -165,7 +165,7 @@ def test_files_are_counted_in_one_process_and_in_several(many, tmp_path, small_p
 
 def test_work_that_was_cut_off_goes_on(many, tmp_path, small_parts, monkeypatch):
     campaign, reports, paths, _ = many
-    question, folder, counted = Question.of(campaign), tmp_path / "parts", []
+    question, folder, counted = campaign.first_round(), tmp_path / "parts", []
 
     def watched(question, blocks, *, strict):
         counted.append(1)
@@ -199,7 +199,7 @@ def test_an_id_counts_once_whatever_the_order(tmp_path):
     for number, (some, rest) in enumerate((((reports, forged)), ((forged, reports)))):
         one = write(tmp_path / f"{number}a", some + some[:3])
         other = write(tmp_path / f"{number}b", rest)
-        counted = tally_files(Question.of(campaign), [one, other], folder=tmp_path / f"parts{number}")
+        counted = tally_files(campaign.first_round(), [one, other], folder=tmp_path / f"parts{number}")
         assert counted.n_repeated == 23
         assert counted.is_whole
         tallies.add(counted.tally.to_json())
@@ -212,7 +212,7 @@ def test_a_refused_copy_does_not_take_the_place_of_a_good_one(tmp_path):
     reports = reports_of(campaign, 30)
     bad = [report[:35] + b"\xff\xff" for report in reports]
     path = write(tmp_path / "mixed.parquet", bad + reports)
-    counted = tally_files(Question.of(campaign), [path], folder=tmp_path / "parts")
+    counted = tally_files(campaign.first_round(), [path], folder=tmp_path / "parts")
     assert counted.tally == campaign.tally(reports)
     assert (counted.n_repeated, counted.refused) == (0, {"not-canonical": 30})
 
@@ -287,7 +287,7 @@ def test_a_killed_command_goes_on_where_it_was(tmp_path):
     left = {path: path.stat().st_mtime_ns for path in folder.glob("*.json")}
     assert 3 <= len(left) < 100
     assert not out.exists()
-    done = tally_files(Question.of(campaign), paths, folder=folder)
+    done = tally_files(campaign.first_round(), paths, folder=folder)
     assert {path: path.stat().st_mtime_ns for path in left} == left
     assert done.tally == campaign.tally(reports)
     shown = keyveil("tally", tmp_path / "c.json", *paths, "-o", out)

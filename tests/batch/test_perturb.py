@@ -32,6 +32,7 @@ from keyveil.mechanisms import (
 )
 from keyveil.numerics import Words, planes
 from keyveil.report import HEADER_BYTES, Envelope, Symbol, public_word
+from keyveil.rounds import Round
 from keyveil.tally import count, tally_reports
 
 Z = 5
@@ -297,9 +298,10 @@ def test_reports_of_many_are_counted_and_each_has_its_own_id(name):
     records = people(700, 9)
     reports = perturb_many(mechanism, Records.of(records), tag=bytes(16), round=3)
     assert len({row[19:35].tobytes() for row in reports}) == len(records)
-    tally = tally_reports(mechanism, map(bytes, reports), tag=bytes(16), round=3, question="q")
+    asked = Round(campaign="00" * 32, number=3, purpose="collect", mechanism=mechanism)
+    tally = tally_reports(asked, map(bytes, reports))
     payloads = [Envelope.from_bytes(bytes(row)).payload for row in reports]
-    assert tally == count(mechanism, payloads, question="q")
+    assert tally == count(mechanism, payloads, question=asked.question)
 
 
 def test_no_records_make_no_reports():

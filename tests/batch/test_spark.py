@@ -12,7 +12,7 @@ import pytest
 from parts import lacking
 
 from keyveil import Campaign
-from keyveil.batch import Question, Records, perturb_many, tally_partition
+from keyveil.batch import Records, perturb_many, tally_partition
 from keyveil.batch.engine import tally_files
 from keyveil.batch.partition import Block
 from keyveil.domain import Record
@@ -91,7 +91,7 @@ def test_spark_counts_what_one_process_counts_for_any_partitioning(spark, files,
     from keyveil.batch.spark import tally_frame, tally_paths
 
     campaign, paths = files
-    question = Question.of(campaign)
+    question = campaign.first_round()
     local = tally_files(question, paths, folder=tmp_path / "parts")
     assert (local.n_repeated, local.refused.total()) == (8, 3)
     there = tally_paths(spark, question, [str(path) for path in paths])
@@ -107,7 +107,7 @@ def test_spark_counts_the_same_for_many_partitionings(spark, files, tmp_path):
     from keyveil.batch.spark import tally_frame
 
     campaign, paths = files
-    question = Question.of(campaign)
+    question = campaign.first_round()
     local = tally_files(question, paths, folder=tmp_path / "parts")
     frame = spark.read.parquet(*map(str, paths))
     for partitions in (1, 2, 7, 40, 300):
@@ -120,7 +120,7 @@ def test_a_task_that_is_killed_and_retried_does_not_count_twice(spark, files, tm
     from keyveil.batch import spark as module
 
     campaign, paths = files
-    question, died = Question.of(campaign), tmp_path / "died"
+    question, died = campaign.first_round(), tmp_path / "died"
     died.mkdir()
     whole = tally_files(question, paths, folder=tmp_path / "parts")
     count = module._counter(question, False)
@@ -158,7 +158,7 @@ def test_records_are_noised_where_they_live(spark, tmp_path):
     frame = spark.createDataFrame(rows, "user string, key string, value double")
     out = str(tmp_path / "reports")
     write_reports(campaign, frame, out)
-    question = Question.of(campaign)
+    question = campaign.first_round()
     counted = tally_paths(spark, question, [out])
     assert counted.is_whole
     assert counted.tally.n_reports == 3000
@@ -175,16 +175,16 @@ def test_strict_stops_spark_too(spark, files):
     campaign, paths = files
     # Tasks run at once: which of the refused is met first is chance.
     with pytest.raises(TallyError, match=r"report refused \((wrong-length|not-canonical|wrong-campaign)\)"):
-        tally_paths(spark, Question.of(campaign), [str(path) for path in paths], strict=True)
+        tally_paths(spark, campaign.first_round(), [str(path) for path in paths], strict=True)
     with pytest.raises(TallyError, match="Spark cannot read"):
-        tally_paths(spark, Question.of(campaign), ["/nowhere.parquet"])
+        tally_paths(spark, campaign.first_round(), ["/nowhere.parquet"])
 
 
 def test_partials_cross_the_wire_unchanged():
     from keyveil.batch.spark import _as_batch, _of_row
 
     campaign = campaign_of("bucket")
-    found = tally_partition(Question.of(campaign), [Block.of([*reports_of(campaign, 20), b"x"])])
+    found = tally_partition(campaign.first_round(), [Block.of([*reports_of(campaign, 20), b"x"])])
     (said,) = _as_batch(found.tally, found.refused).column(0).to_pylist()
     tally, refused = _of_row(said)
     assert isinstance(tally, Tally)

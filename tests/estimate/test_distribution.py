@@ -182,7 +182,7 @@ def test_thousands_of_keys_fit_the_stated_memory(bins, only):
     tally = draw_tally(first.mechanism, people, insecure_generator(1), question=first.question)
     n_out = first.mechanism.channel.window.n_out
     tracemalloc.start()
-    outcome = protocol.next(first, tally)
+    outcome = protocol.next([(first, tally)])
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     stated = 24 * (d + l) * n_out + 24 * d * bins + 48 * KEYS_AT_ONCE * n_out

@@ -135,7 +135,7 @@ def test_releases_print_the_bound_beside_every_interval(tmp_path):
         protocol = build_protocol(name, 1, n_keys=4)
         first = protocol.start("c")
         empty = count(first.mechanism, [], question=first.question)
-        raw = protocol.next(first, empty).raw
+        raw = protocol.next([(first, empty)]).raw
         assert raw.lever is not None, name
         assert np.isfinite(raw.lever.shift(raw.frequency, raw.mean, 0.01).frequency).all()
 

@@ -8,7 +8,7 @@ import pytest
 from keyveil.estimate.shrink import Evidence
 from keyveil.estimate.sizes import SizeLaw, Truncation, class_ends, class_middles, size_classes
 from keyveil.mechanisms import EncodedOracle, PopularSize, Response, SizeClass, Wave, build
-from keyveil.protocols.auto import MOST_POPULAR
+from keyveil.protocols.auto import TUNINGS
 from keyveil.simulate import Population, draw_tally, insecure_generator
 from keyveil.testing import Z
 
@@ -174,7 +174,7 @@ def test_strength_is_near_one_where_the_model_holds_and_small_where_everybody_ho
         encoder = PopularSize(
             n_keys=300,
             popular=tuple(popular.tolist()),
-            most=math.ceil(MOST_POPULAR * whole.sum()),
+            most=math.ceil(TUNINGS[1].most_popular * whole.sum()),
             starts=(1, 6, 9, 14, 26),
         )
         m = EncodedOracle(encoder=encoder, oracle=Response.for_epsilon(4, encoder.n_symbols))

@@ -67,7 +67,7 @@ def drive(protocol, people, seed=1, silent=()):
     while isinstance(step, Round):
         who, where = (nobody, places[:0]) if step.purpose in silent else (people, places)
         rounds.append((step, answer(step, who, where, rng)))
-        step = protocol.next(*rounds[-1])
+        step = protocol.next(rounds)
     return rounds, step
 
 

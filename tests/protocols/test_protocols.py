@@ -45,10 +45,12 @@ def test_rounds_never_lose_more_than_the_stages_that_were_certified(name):
     protocol = build_protocol(name, 2, n_keys=6, pairs_per_user=2)
     losses = {stage.number: stage.mechanism.loss for stage in protocol.stages()}
     step, rng = protocol.start("c"), insecure_generator(1)
+    history = []
     while isinstance(step, Round):
         assert step.mechanism.loss <= losses[step.number]
         asked = people if step.keys is None else people.restrict(np.array(step.keys))
-        step = protocol.next(step, draw_tally(step.mechanism, asked, rng, question=step.question))
+        history.append((step, draw_tally(step.mechanism, asked, rng, question=step.question)))
+        step = protocol.next(history)
 
 
 def test_registries_agree_on_rounds_and_reports():
@@ -70,14 +72,14 @@ def test_tallies_of_other_rounds_and_campaigns_are_refused(name):
     for question in ("other/1", "mine/2", "mine"):
         tally = draw_tally(first.mechanism, people, insecure_generator(1), question=question)
         with pytest.raises(ProtocolError, match="expected a tally of round 1"):
-            protocol.next(first, tally)
+            protocol.next([(first, tally)])
 
 
 def test_a_round_of_another_protocol_is_refused():
     one, other = (build_protocol(name, 1, n_keys=3) for name in ("privkvm", "privkvm-plus"))
     tally = Tally.of(question="c/1", n_reports=1, plus=[1, 0, 0], minus=[0, 0, 0], asked=[1, 0, 0])
-    with pytest.raises(ProtocolError, match='expected a round of "privkvm-plus", got one of "privkvm"'):
-        other.next(one.start("c"), tally)
+    with pytest.raises(ProtocolError, match='expected a round of "privkvm-plus/1", got one of "privkvm/1"'):
+        other.next([(one.start("c"), tally)])
 
 
 def test_a_stale_round_does_not_take_a_later_tally_and_answering_twice_changes_nothing():
@@ -85,13 +87,15 @@ def test_a_stale_round_does_not_take_a_later_tally_and_answering_twice_changes_n
     people, rng = synthetic(users=500, keys=3, seed=1), insecure_generator(1)
     first = protocol.start("c")
     tally = draw_tally(first.mechanism, people, rng, question=first.question)
-    second = protocol.next(first, tally)
-    assert protocol.next(first, tally).mechanism == second.mechanism
+    second = protocol.next([(first, tally)])
+    assert protocol.next([(first, tally)]) == second
     later = draw_tally(second.mechanism, people, rng, question=second.question)
     with pytest.raises(ProtocolError, match="is the round stale"):
-        protocol.next(first, later)
+        protocol.next([(first, later)])
     with pytest.raises(ProtocolError, match="was it counted already"):
-        protocol.next(second, tally)
+        protocol.next([(first, tally), (second, tally)])
+    with pytest.raises(ProtocolError, match="expected round 1, got round 2"):
+        protocol.next([(second, later)])
 
 
 def empty(round):
@@ -111,7 +115,7 @@ def test_a_first_round_without_reports_is_refused(name):
     protocol = build_protocol(name, 2, n_keys=6, pairs_per_user=2)
     first = protocol.start("c")
     with pytest.raises(ProtocolError, match="has no reports, and no earlier round stands in"):
-        protocol.next(first, empty(first))
+        protocol.next([(first, empty(first))])
 
 
 @pytest.mark.parametrize(
@@ -121,12 +125,12 @@ def test_a_later_round_without_reports_leaves_the_one_before_and_says_so(name, w
     protocol = build_protocol(name, 4, n_keys=3)
     people, rng = synthetic(users=20_000, keys=3, seed=1), insecure_generator(1)
     first = protocol.start("c")
-    second = protocol.next(first, draw_tally(first.mechanism, people, rng, question=first.question))
-    third = protocol.next(second, empty(second))
-    outcome = third
+    history = [(first, draw_tally(first.mechanism, people, rng, question=first.question))]
+    outcome = second = protocol.next(history)
     while isinstance(outcome, Round):
-        assert outcome.mechanism.levels == second.mechanism.levels
-        outcome = protocol.next(outcome, empty(outcome))
+        assert outcome.number == 2 or outcome.mechanism.levels == second.mechanism.levels
+        history.append((outcome, empty(outcome)))
+        outcome = protocol.next(history)
     assert words in outcome.notes[0]
 
 
@@ -271,12 +275,16 @@ def test_ks_grr_without_a_size_group_keeps_the_length_asked_for():
     protocol = build_protocol("ks-grr", 2, n_keys=6, pairs_per_user=3)
     people = synthetic(users=2000, keys=6, pairs_per_user=3, seed=1)
     first = protocol.start("c")
-    sizes = protocol.next(
-        first, draw_tally(first.mechanism, people, insecure_generator(1), question=first.question)
-    )
-    final = protocol.next(sizes, empty(sizes))
+    history = [(first, draw_tally(first.mechanism, people, insecure_generator(1), question=first.question))]
+    sizes = protocol.next(history)
+    history.append((sizes, empty(sizes)))
+    final = protocol.next(history)
     assert final.mechanism.pairs_per_user == 3
-    assert "nobody told a size" in final.found[0]
+    asked = people.restrict(np.array(final.keys))
+    history.append(
+        (final, draw_tally(final.mechanism, asked, insecure_generator(2), question=final.question))
+    )
+    assert "nobody told a size" in protocol.next(history).notes[0]
 
 
 # --- PrivKVM* ---
@@ -327,14 +335,15 @@ def drive(campaign, people, seed=1):
     """Every round by real reports of the users in its group; returns the outcome and the tallies."""
     protocol, reporter = campaign.protocol(), Reporter(campaign)
     places = insecure_generator(seed).random(len(people))
-    step, tallies = protocol.start(campaign.id), []
+    step, tallies, rounds = protocol.start(campaign.id), [], []
     while isinstance(step, Round):
         group = [
             held for held, place in zip(people, places, strict=True) if step.group[0] <= place < step.group[1]
         ]
-        reports = [reporter.report(held, round=step) for held in group]
+        reports = [reporter.report(held, step) for held in group]
+        rounds.append(step)
         tallies.append(campaign.tally(reports[:50], round=step) + campaign.tally(reports[50:], round=step))
-        step = protocol.next(step, tallies[-1])
+        step = protocol.next(list(zip(rounds, tallies, strict=True)))
     return protocol, step, tallies
 
 
@@ -382,10 +391,10 @@ def test_a_device_must_be_told_the_open_round():
         reporter.report({})
     protocol = campaign.protocol()
     first = protocol.start(campaign.id)
-    reports = [reporter.report({}, round=first) for _ in range(40)]
+    reports = [reporter.report({}, first) for _ in range(40)]
     with pytest.raises(ProtocolError, match="goes on with round 2"):
         campaign.estimate(campaign.tally(reports))
-    second = protocol.next(first, campaign.tally(reports, round=first))
+    second = protocol.next([(first, campaign.tally(reports, round=first))])
     with pytest.raises(ReportRejected, match="answers round 1, this is round 2") as refusal:
         campaign.tally(reports, round=second)
     assert refusal.value.code is Refusal.WRONG_ROUND

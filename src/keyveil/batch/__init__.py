@@ -4,7 +4,7 @@
 that for files on this machine, `spark` for frames on many.
 """
 
-from keyveil.batch.partition import Block, Partition, Question, tally_partition
+from keyveil.batch.partition import Block, Partition, tally_partition
 from keyveil.batch.perturb import perturb_many
 from keyveil.batch.records import Records
 from keyveil.batch.stream import InsecureSeededStream, SecureStream, Stream
@@ -13,7 +13,6 @@ __all__ = [
     "Block",
     "InsecureSeededStream",
     "Partition",
-    "Question",
     "Records",
     "SecureStream",
     "Stream",

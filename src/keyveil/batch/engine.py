@@ -21,12 +21,13 @@ from pathlib import Path
 import numpy as np
 
 from keyveil.batch.files import Part, blocks_of, cut
-from keyveil.batch.partition import Partition, Question, tally_partition
+from keyveil.batch.partition import Partition, tally_partition
 from keyveil.batch.repeats import extra_copies, repeated_ids, without
 from keyveil.batch.stream import Bytes
 from keyveil.compiled import THREADS, usable_cores
 from keyveil.errors import TallyError
 from keyveil.report import REPORT_ID_BYTES
+from keyveil.rounds import Round
 from keyveil.tally import Tally
 from keyveil.tally.count import Counter as TallyCounter
 
@@ -56,7 +57,7 @@ class Summary:
 
 
 def tally_files(
-    question: Question,
+    round: Round,
     paths: Sequence[Path],
     *,
     folder: Path,
@@ -73,29 +74,29 @@ def tally_files(
     parts, lost = _cut_all(paths, campaign_id, strict)
     folder.mkdir(parents=True, exist_ok=True)
     # A file that is named twice is counted once and added twice; its ids give it away below.
-    left = [part for part in dict.fromkeys(parts) if not _is_done(folder, part, question)]
+    left = [part for part in dict.fromkeys(parts) if not _is_done(folder, part, round)]
     advance(sum(part.n_reports for part in set(parts) - set(left)))
-    for part, trouble in _run(question, left, folder, _how_many(processes, left), strict):
+    for part, trouble in _run(round, left, folder, _how_many(processes, left), strict):
         if trouble:
             lost[f"{part.path} {list(part.groups)}" if part.groups else part.path] = trouble
         advance(part.n_reports)
-    kept = [part for part in parts if _is_done(folder, part, question)]
+    kept = [part for part in parts if _is_done(folder, part, round)]
     if lost and not kept:
         raise TallyError(next(iter(lost.values())))
-    total, refused = TallyCounter(question.mechanism, question=question.text).tally(), Counter[str]()
+    total, refused = TallyCounter(round.mechanism, question=round.question).tally(), Counter[str]()
     for part in kept:
-        found = _read(folder, part, question)
+        found = _read(folder, part, round)
         total, refused = total + found.tally, refused + found.refused
-    return _once(question, kept, folder, Summary(tally=total, refused=refused, unreadable=lost))
+    return _once(round, kept, folder, Summary(tally=total, refused=refused, unreadable=lost))
 
 
-def _once(question: Question, parts: Sequence[Part], folder: Path, counted: Summary) -> Summary:
+def _once(round: Round, parts: Sequence[Part], folder: Path, counted: Summary) -> Summary:
     """The same, with every id counted once."""
     total = counted.tally.n_reports
     repeated = repeated_ids(lambda: (_ids(folder, part) for part in parts), total)
     if not repeated:
         return counted
-    extra = extra_copies(question, repeated, lambda: blocks_of(parts))
+    extra = extra_copies(round, repeated, lambda: blocks_of(parts))
     return Summary(
         tally=without(counted.tally, extra),
         refused=counted.refused,
@@ -128,10 +129,10 @@ def _how_many(processes: int | None, parts: Sequence[Part]) -> int:
 
 
 def _run(
-    question: Question, parts: Sequence[Part], folder: Path, processes: int, strict: bool
+    round: Round, parts: Sequence[Part], folder: Path, processes: int, strict: bool
 ) -> Iterator[tuple[Part, str]]:
     """Count parts, and yield each with what went wrong, if anything did."""
-    tasks = [(question, part, folder, strict) for part in parts]
+    tasks = [(round, part, folder, strict) for part in parts]
     if processes == 1:
         yield from map(_count, tasks)
         return
@@ -144,15 +145,15 @@ def _one_thread() -> None:
     os.environ[THREADS] = "1"
 
 
-def _count(task: tuple[Question, Part, Path, bool]) -> tuple[Part, str]:
-    question, part, folder, strict = task
+def _count(task: tuple[Round, Part, Path, bool]) -> tuple[Part, str]:
+    round, part, folder, strict = task
     try:
-        found = tally_partition(question, part.blocks(), strict=strict)
+        found = tally_partition(round, part.blocks(), strict=strict)
     except TallyError as error:
         if strict:
             raise
         return part, str(error)
-    _write(folder, part, question, found)
+    _write(folder, part, round, found)
     return part, ""
 
 
@@ -163,10 +164,10 @@ def _places(folder: Path, part: Part) -> tuple[Path, Path]:
     return folder / f"{part.key}.json", folder / f"{part.key}.ids"
 
 
-def _write(folder: Path, part: Part, question: Question, found: Partition) -> None:
+def _write(folder: Path, part: Part, round: Round, found: Partition) -> None:
     said, ids = _places(folder, part)
     tally = json.loads(found.tally.to_json())
-    text = json.dumps({"question": question.text, "tally": tally, "refused": dict(found.refused)})
+    text = json.dumps({"question": round.question, "tally": tally, "refused": dict(found.refused)})
     data = np.ascontiguousarray(found.ids)
     sealed = json.dumps({"sha256": _seal(text, data), "said": text})
     _replace(ids, data.tobytes())
@@ -183,22 +184,22 @@ def _seal(text: str, ids: Bytes) -> str:
     return hashlib.sha256(text.encode() + hashlib.sha256(ids.tobytes()).digest()).hexdigest()
 
 
-def _is_done(folder: Path, part: Part, question: Question) -> bool:
+def _is_done(folder: Path, part: Part, round: Round) -> bool:
     try:
-        _read(folder, part, question)
+        _read(folder, part, round)
     except (OSError, ValueError, KeyError, TypeError, TallyError):
         return False
     return True
 
 
-def _read(folder: Path, part: Part, question: Question) -> Partition:
+def _read(folder: Path, part: Part, round: Round) -> Partition:
     said, _ = _places(folder, part)
     sealed = json.loads(said.read_text(encoding="utf-8"))
     ids = _ids(folder, part)
     if sealed["sha256"] != _seal(sealed["said"], ids):
         raise TallyError(f"{said.name} is not what was written; it is counted anew")
     fields = json.loads(sealed["said"])
-    if fields["question"] != question.text:
+    if fields["question"] != round.question:
         raise TallyError(f"{said.name} answers another question; it is counted anew")
     return Partition(Tally.from_json(json.dumps(fields["tally"])), Counter(fields["refused"]), ids)
 

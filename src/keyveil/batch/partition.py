@@ -19,49 +19,16 @@ from numpy.typing import NDArray
 from keyveil.batch.perturb import words_of_ids
 from keyveil.batch.stream import Bytes
 from keyveil.batch.wide import high
-from keyveil.campaign import Campaign
 from keyveil.errors import Refusal, ReportRejected
-from keyveil.mechanisms import Bucket, EncodedOracle, Hashed, Mechanism
+from keyveil.mechanisms import Bucket, EncodedOracle, Hashed
 from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES, Envelope, Symbol
+from keyveil.rounds import Round
 from keyveil.tally import Tally
 from keyveil.tally.count import Counter as TallyCounter
 from keyveil.tally.count import check_report, read_symbols
 from keyveil.tally.payloads import Ints, Mask, Payloads
 
 _FIXED = HEADER_BYTES - REPORT_ID_BYTES
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What reports must answer to be counted together.
-
-    >>> apps = Campaign(name="apps", epsilon=1, keys=["maps"], value_range=(0, 60), pairs_per_user=1,
-    ...                 mechanism="pckv-ue")
-    >>> Question.of(apps).length
-    36
-    """
-
-    mechanism: Mechanism
-    tag: bytes
-    round: int
-    text: str
-
-    @classmethod
-    def of(cls, campaign: Campaign, round: Any = None) -> Question:
-        """The question of a campaign's round, the first if none is named."""
-        asked = campaign.protocol().start(campaign.id) if round is None else round
-        return cls(mechanism=asked.mechanism, tag=campaign.tag, round=asked.number, text=asked.question)
-
-    @property
-    def length(self) -> int:
-        """The bytes of a report."""
-        return HEADER_BYTES + self.mechanism.layout.n_bytes
-
-    @property
-    def head(self) -> bytes:
-        """What all its reports begin with."""
-        empty = Envelope(campaign=self.tag, round=self.round, report_id=bytes(REPORT_ID_BYTES), payload=b"")
-        return empty.to_bytes()[:_FIXED]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -132,65 +99,64 @@ class Partition(NamedTuple):
         )
 
 
-def tally_partition(question: Question, blocks: Iterable[Block], *, strict: bool = False) -> Partition:
+def tally_partition(round: Round, blocks: Iterable[Block], *, strict: bool = False) -> Partition:
     """The tally of a partition; reports that do not answer are counted by reason, or stop all if `strict`.
 
+    >>> from keyveil.campaign import Campaign
     >>> apps = Campaign(name="apps", epsilon=1, keys=["maps"], value_range=(0, 60), pairs_per_user=1,
     ...                 mechanism="pckv-ue")
-    >>> found = tally_partition(Question.of(apps), [Block.of([b"no report"])])
+    >>> found = tally_partition(apps.first_round(), [Block.of([b"no report"])])
     >>> found.tally.n_reports, dict(found.refused)
     (0, {'wrong-length': 1})
     """
-    counter = TallyCounter(question.mechanism, question=question.text)
+    counter = TallyCounter(round.mechanism, question=round.question)
     refused: Counter[str] = Counter()
     ids = [np.empty((0, REPORT_ID_BYTES), dtype=np.uint8)]
     for block in blocks:
-        places, why = _accepted(question, block, counter, strict)
+        places, why = _accepted(round, block, counter, strict)
         refused.update(why.values())
         ids.append(block.ids(places))
     return Partition(counter.tally(), refused, np.concatenate(ids))
 
 
-def accepted(question: Question, blocks: Iterable[Block]) -> Iterator[tuple[Block, Ints]]:
+def accepted(round: Round, blocks: Iterable[Block]) -> Iterator[tuple[Block, Ints]]:
     """Each block, and the places of the reports in it that a tally counts."""
-    counter = TallyCounter(question.mechanism, question=question.text)
+    counter = TallyCounter(round.mechanism, question=round.question)
     for block in blocks:
-        yield block, _accepted(question, block, counter, strict=False)[0]
+        yield block, _accepted(round, block, counter, strict=False)[0]
 
 
-def judge(question: Question, block: Block) -> tuple[Tally, dict[int, str]]:
+def judge(round: Round, block: Block) -> tuple[Tally, dict[int, str]]:
     """The tally of a block, and the code of every report in it that is not counted, by its place.
 
     Lengths and headers are taken to be right: whoever asks has looked at them.
     """
-    counter = TallyCounter(question.mechanism, question=question.text)
-    _, refused = _counted(question, block, np.arange(len(block)), counter, strict=False)
+    counter = TallyCounter(round.mechanism, question=round.question)
+    _, refused = _counted(round, block, np.arange(len(block)), counter, strict=False)
     return counter.tally(), refused
 
 
-def _accepted(
-    question: Question, block: Block, counter: TallyCounter, strict: bool
-) -> tuple[Ints, dict[int, str]]:
+def _accepted(round: Round, block: Block, counter: TallyCounter, strict: bool) -> tuple[Ints, dict[int, str]]:
     """Count a block; the places of what was counted, and why the others were not."""
-    looks_right = _is_addressed(question, block)
+    looks_right = _is_addressed(round, block)
     strangers = np.flatnonzero(~looks_right).tolist()
-    foreign = {place: _why_not(question, block, place, strict) for place in strangers}
-    places, refused = _counted(question, block, np.flatnonzero(looks_right), counter, strict)
+    foreign = {place: _why_not(round, block, place, strict) for place in strangers}
+    places, refused = _counted(round, block, np.flatnonzero(looks_right), counter, strict)
     return places, foreign | refused
 
 
 def _counted(
-    question: Question, block: Block, places: Ints, counter: TallyCounter, strict: bool
+    round: Round, block: Block, places: Ints, counter: TallyCounter, strict: bool
 ) -> tuple[Ints, dict[int, str]]:
     """The same for the reports in some places, whose headers are right."""
-    mechanism = question.mechanism
+    mechanism = round.mechanism
     refused: dict[int, str] = {}
 
     def refuse(places: Ints) -> None:
-        refused.update((place, _why_not(question, block, place, strict)) for place in places.tolist())
+        refused.update((place, _why_not(round, block, place, strict)) for place in places.tolist())
 
     if mechanism.public_word is not None:
-        follows = _follows(question, block, places)
+        follows = _follows(round, block, places)
         refuse(places[~follows])
         places = places[follows]
     payloads = Payloads(
@@ -203,17 +169,23 @@ def _counted(
     return places[~bad], refused
 
 
-def _is_addressed(question: Question, block: Block) -> Mask:
+def _head(round: Round) -> bytes:
+    """What all reports to a round begin with."""
+    empty = Envelope(campaign=round.tag, round=round.number, report_id=bytes(REPORT_ID_BYTES), payload=b"")
+    return empty.to_bytes()[:_FIXED]
+
+
+def _is_addressed(round: Round, block: Block) -> Mask:
     """Which reports have the right length and begin as they must."""
-    right: Mask = block.lengths == question.length
+    right: Mask = block.lengths == round.report_bytes
     heads = Payloads(data=block.data, starts=block.starts[right], n_bytes=_FIXED).matrix()
-    right[right] = (heads == np.frombuffer(question.head, dtype=np.uint8)).all(axis=1)
+    right[right] = (heads == np.frombuffer(_head(round), dtype=np.uint8)).all(axis=1)
     return right
 
 
-def _follows(question: Question, block: Block, places: Ints) -> NDArray[np.bool_]:
+def _follows(round: Round, block: Block, places: Ints) -> NDArray[np.bool_]:
     """Which reports tell the hash that their id gives; those that do not decode are none of them."""
-    mechanism = question.mechanism
+    mechanism = round.mechanism
     hashed = mechanism.oracle if isinstance(mechanism, EncodedOracle) else mechanism
     assert isinstance(hashed, Bucket | Hashed)
     assert isinstance(mechanism.layout, Symbol)
@@ -221,17 +193,17 @@ def _follows(question: Question, block: Block, places: Ints) -> NDArray[np.bool_
         data=block.data, starts=block.starts[places] + HEADER_BYTES, n_bytes=mechanism.layout.n_bytes
     )
     symbols, bad = read_symbols(mechanism.layout, payloads)
-    words = words_of_ids(question.tag, question.round, block.ids(places[~bad]))
+    words = words_of_ids(round.tag, round.number, block.ids(places[~bad]))
     follows = ~bad
     follows[follows] = symbols // hashed.buckets == high(words, hashed.cohorts).astype(np.int64)
     return follows
 
 
-def _why_not(question: Question, block: Block, place: int, strict: bool) -> str:
+def _why_not(round: Round, block: Block, place: int, strict: bool) -> str:
     """The code of a report that is refused, found as a collector finds it, report by report."""
-    mechanism = question.mechanism
+    mechanism = round.mechanism
     try:
-        payload = check_report(mechanism, block.report(place), question.tag, question.round, place)
+        payload = check_report(round, block.report(place), place)
         mechanism.layout.decode(payload)
     except ReportRejected as refusal:
         if strict:

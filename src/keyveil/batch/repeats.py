@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from keyveil.batch.partition import Block, Question, accepted
+from keyveil.batch.partition import Block, accepted
 from keyveil.batch.stream import Bytes
 from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
+from keyveil.rounds import Round
 from keyveil.tally import Tally
 from keyveil.tally.count import Counter
 from keyveil.tally.payloads import Payloads
@@ -62,22 +63,22 @@ def _repeated(halves: Halves) -> set[bytes]:
     return {row.tobytes() for row in rows[times > 1]}
 
 
-def extra_copies(question: Question, repeated: set[bytes], read: Callable[[], Iterable[Block]]) -> Tally:
+def extra_copies(round: Round, repeated: set[bytes], read: Callable[[], Iterable[Block]]) -> Tally:
     """The tally of all copies but one of each repeated id; `read` reads all reports, and is called twice."""
     first: dict[bytes, bytes] = {}
-    for report in _copies(question, repeated, read()):
+    for report in _copies(round, repeated, read()):
         own, digest = _id_of(report), hashlib.sha256(report).digest()
         first[own] = min(first.get(own, digest), digest)
-    counter, waiting = Counter(question.mechanism, question=question.text), []
-    for report in _copies(question, repeated, read()):
+    counter, waiting = Counter(round.mechanism, question=round.question), []
+    for report in _copies(round, repeated, read()):
         if first.get(_id_of(report)) == hashlib.sha256(report).digest():
             del first[_id_of(report)]
             continue
         waiting.append(report[HEADER_BYTES:])
         if len(waiting) == 4096:
-            counter.add(Payloads.of(waiting, question.mechanism.layout.n_bytes))
+            counter.add(Payloads.of(waiting, round.mechanism.layout.n_bytes))
             waiting = []
-    counter.add(Payloads.of(waiting, question.mechanism.layout.n_bytes))
+    counter.add(Payloads.of(waiting, round.mechanism.layout.n_bytes))
     return counter.tally()
 
 
@@ -87,8 +88,8 @@ def without(total: Tally, extra: Tally) -> Tally:
     return Tally.of(question=total.question, n_reports=total.n_reports - extra.n_reports, **cells)
 
 
-def _copies(question: Question, repeated: set[bytes], blocks: Iterable[Block]) -> Iterable[bytes]:
-    for block, places in accepted(question, blocks):
+def _copies(round: Round, repeated: set[bytes], blocks: Iterable[Block]) -> Iterable[bytes]:
+    for block, places in accepted(round, blocks):
         ids = block.ids(places)
         for place, own in zip(places, ids, strict=True):
             if own.tobytes() in repeated:

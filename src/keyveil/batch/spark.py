@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keyveil.batch.engine import Summary
-from keyveil.batch.partition import Block, Question, accepted, tally_partition
+from keyveil.batch.partition import Block, accepted, tally_partition
 from keyveil.batch.perturb import perturb_many
 from keyveil.batch.records import Records
 from keyveil.batch.repeats import without
@@ -31,6 +31,7 @@ from keyveil.campaign import Campaign
 from keyveil.errors import CampaignError, KeyveilError, TallyError
 from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
 from keyveil.report.parquet import COLUMN
+from keyveil.rounds import Round
 from keyveil.tally import Tally
 
 if TYPE_CHECKING:
@@ -49,9 +50,7 @@ def session(master: str | None = None) -> SparkSession:
     return (builder.master(master) if master else builder).getOrCreate()
 
 
-def tally_paths(
-    spark: SparkSession, question: Question, paths: Sequence[str], *, strict: bool = False
-) -> Summary:
+def tally_paths(spark: SparkSession, round: Round, paths: Sequence[str], *, strict: bool = False) -> Summary:
     """The tally of Parquet files or folders, each id once."""
     try:
         frame = spark.read.parquet(*paths)
@@ -61,14 +60,14 @@ def tally_paths(
         ) from None
     if COLUMN not in frame.columns:
         raise TallyError(f'the files lack the column "{COLUMN}"; expected files of reports')
-    return tally_frame(question, frame, strict=strict)
+    return tally_frame(round, frame, strict=strict)
 
 
-def tally_frame(question: Question, frame: DataFrame, *, strict: bool = False) -> Summary:
+def tally_frame(round: Round, frame: DataFrame, *, strict: bool = False) -> Summary:
     """The tally of the reports in a frame, each id once, whatever its partitions are."""
     reports = frame.select(COLUMN)
     try:
-        tally, refused = _merged(reports.mapInArrow(_counter(question, strict), _PARTIAL), question)
+        tally, refused = _merged(reports.mapInArrow(_counter(round, strict), _PARTIAL), round)
     except Exception as error:
         # An executor's refusal arrives inside its trace.
         if strict and (refusal := re.search(r"report refused \([a-z-]+\): [^\n]*", str(error))):
@@ -77,8 +76,8 @@ def tally_frame(question: Question, frame: DataFrame, *, strict: bool = False) -
     repeated = _repeated(reports)
     if repeated.isEmpty():
         return Summary(tally=tally, refused=refused)
-    extra = _extra_copies(question, reports, repeated)
-    counted, _ = _merged(extra.mapInArrow(_counter(question, strict), _PARTIAL), question)
+    extra = _extra_copies(round, reports, repeated)
+    counted, _ = _merged(extra.mapInArrow(_counter(round, strict), _PARTIAL), round)
     return Summary(tally=without(tally, counted), refused=refused, n_repeated=counted.n_reports)
 
 
@@ -103,10 +102,10 @@ def write_reports(campaign: Campaign, frame: DataFrame, path: str) -> None:
 # --- tallies ---
 
 
-def _counter(question: Question, strict: bool) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _counter(round: Round, strict: bool) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         blocks = (Block.of_arrow(batch.column(0)) for batch in batches)
-        found = tally_partition(question, blocks, strict=strict)
+        found = tally_partition(round, blocks, strict=strict)
         yield _as_batch(found.tally, found.refused)
 
     return run
@@ -119,14 +118,14 @@ def _merger(batches: Iterator[Any]) -> Iterator[Any]:
         yield _as_batch(reduce(Tally.__add__, tallies), sum(refused, Counter()))
 
 
-def _merged(partials: DataFrame, question: Question) -> tuple[Tally, Counter[str]]:
+def _merged(partials: DataFrame, round: Round) -> tuple[Tally, Counter[str]]:
     from keyveil.tally.count import Counter as TallyCounter
 
     count = partials.rdd.getNumPartitions()
     while count > _FAN_IN:
         count = math.ceil(count / _FAN_IN)
         partials = partials.repartition(count).mapInArrow(_merger, _PARTIAL)
-    total, refused = TallyCounter(question.mechanism, question=question.text).tally(), Counter[str]()
+    total, refused = TallyCounter(round.mechanism, question=round.question).tally(), Counter[str]()
     for row in partials.collect():
         tally, why = _of_row(row[0])
         total, refused = total + tally, refused + why
@@ -154,24 +153,24 @@ def _repeated(reports: DataFrame) -> DataFrame:
     return ids.groupBy("id").count().where("count > 1").select("id")
 
 
-def _extra_copies(question: Question, reports: DataFrame, repeated: DataFrame) -> DataFrame:
+def _extra_copies(round: Round, reports: DataFrame, repeated: DataFrame) -> DataFrame:
     """All copies but the one of the smallest SHA-256, among those that are not refused."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     own = f.substring(COLUMN, HEADER_BYTES - REPORT_ID_BYTES + 1, REPORT_ID_BYTES).alias("id")
     copies = reports.select(COLUMN, own).join(repeated, "id", "left_semi").select(COLUMN)
-    good = copies.mapInArrow(_filter(question), f"{COLUMN} binary").select(COLUMN, own)
+    good = copies.mapInArrow(_filter(round), f"{COLUMN} binary").select(COLUMN, own)
     order = Window.partitionBy("id").orderBy(f.sha2(COLUMN, 256))
     return good.select(COLUMN, f.row_number().over(order).alias("place")).where("place > 1").select(COLUMN)
 
 
-def _filter(question: Question) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _filter(round: Round) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
         blocks = (Block.of_arrow(batch.column(0)) for batch in batches)
-        for block, places in accepted(question, blocks):
+        for block, places in accepted(round, blocks):
             kept = pa.array(block.reports(places), pa.binary())
             yield pa.RecordBatch.from_arrays([kept], names=[COLUMN])
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from keyveil.batch import Question
 from keyveil.batch.engine import Summary, tally_files
 from keyveil.batch.files import blocks_of, cut
 from keyveil.batch.partition import accepted
@@ -36,7 +35,7 @@ def count_files(
 
     With a `folder` the work can be taken up again; it is removed when all is counted.
     """
-    question = Question.of(campaign)
+    question = campaign.first_round()
     made = Path(tempfile.mkdtemp(prefix="keyveil-")) if folder is None else folder
     if folder is not None and folder.exists():
         click.echo(f"going on with {folder}", err=True)
@@ -76,7 +75,7 @@ def examine_files(campaign: Campaign, paths: Sequence[Path], tally: Tally) -> Ve
     """Whether the reports in the files, counted already, look like the noise that devices make."""
     from keyveil.audit.reports import examine
 
-    question = Question.of(campaign)
+    question = campaign.first_round()
     mechanism = question.mechanism
     total, seen = trace(mechanism, [], question=tally.question), set()
     parts = [part for path in paths for part in cut(path, campaign.id)]

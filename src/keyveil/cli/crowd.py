@@ -17,9 +17,9 @@ import numpy as np
 
 from keyveil.batch import Records, SecureStream, perturb_many
 from keyveil.campaign import Campaign
-from keyveil.client import Asked
 from keyveil.errors import CampaignError
-from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
+from keyveil.report import REPORT_ID_BYTES
+from keyveil.rounds import Round
 from keyveil.simulate.pairs import read_pairs
 from keyveil.simulate.population import Population
 
@@ -30,14 +30,13 @@ _BLOCK_BYTES = 1 << 24
 class Crowd:
     """The users of a file, as a campaign asks about them."""
 
-    def __init__(self, campaign: Campaign, path: Path, asked: Asked | None = None) -> None:
+    def __init__(self, campaign: Campaign, path: Path, asked: Round | None = None) -> None:
         if campaign.has_several_rounds and asked is None:
             raise CampaignError(
                 f'"{campaign.mechanism}" has several rounds, and each follows from the tally before it; '
                 "let a collector open them and use `keyveil send`, or choose a mechanism of one round"
             )
         self.campaign = campaign
-        self._round = 1 if asked is None else asked.number
         low, high = campaign.domain.value_range
         held = read_pairs(path, value_range=(low, high), clamp=True)
         codes = [campaign.domain.code_of(name) for name in held.names]
@@ -53,11 +52,10 @@ class Crowd:
             n_users=held.n_users,
             names=campaign.domain.names,
         )
-        self._mechanism = campaign.build() if asked is None else asked.mechanism
-        if asked is not None:
-            self._people = self._asked_of(asked)
+        self._round = campaign.only_round() if asked is None else asked
+        self._people = self._asked_of(self._round)
 
-    def _asked_of(self, asked: Asked) -> Population:
+    def _asked_of(self, asked: Round) -> Population:
         """Those of the round's group, with the keys it asks about."""
         head = self.campaign.id.encode()
         hashes = (hashlib.sha256(head + user.to_bytes(8, "big")).digest() for user in range(self.n_users))
@@ -75,7 +73,7 @@ class Crowd:
     @property
     def length(self) -> int:
         """The bytes of one report."""
-        return HEADER_BYTES + self._mechanism.layout.n_bytes
+        return self._round.report_bytes
 
     def blocks(self, issue: Callable[[int], list[bytes]] | None = None) -> Iterator[bytes]:
         """The reports, some megabytes at a time, joined; under ids of their own, or that `issue` gives."""
@@ -88,10 +86,10 @@ class Crowd:
             records = Records(offsets=some.offsets, codes=some.codes, values=some.values)
             issued = None if issue is None else np.frombuffer(b"".join(issue(len(records))), dtype=np.uint8)
             reports = perturb_many(
-                self._mechanism,
+                self._round.mechanism,
                 records,
-                tag=self.campaign.tag,
-                round=self._round,
+                tag=self._round.tag,
+                round=self._round.number,
                 stream=stream,
                 ids=None if issued is None else issued.reshape(-1, REPORT_ID_BYTES),
             )

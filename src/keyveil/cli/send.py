@@ -21,7 +21,8 @@ from keyveil.errors import CampaignError, LedgerError
 
 if TYPE_CHECKING:
     from keyveil.campaign import Campaign
-    from keyveil.client import Asked, Reporter, Traffic
+    from keyveil.client import Reporter, Traffic
+    from keyveil.rounds import Round
 
 # Reports a transaction, while the spool is filled.
 _GROUP = 2000
@@ -53,14 +54,14 @@ def send(url: str, pairs: Path, spool: Path | None, patience: float, token: str 
     from keyveil.client import Limits, Reporter, fetch_round
     from keyveil.client.transport import split_address
 
-    campaign, asked = fetch_round(url)
+    campaign, asked, ids_are_issued = fetch_round(url)
     if asked is None:
         raise CampaignError("no round of this campaign is open")
     spool = spool or pairs.with_name(f"{pairs.name}.{asked.number}.spool")
     if spool.exists():
         click.echo(f"going on with {spool}", err=True)
     else:
-        _fill(spool, campaign, asked, pairs, _issuer(url, token) if asked.ids_are_issued else None)
+        _fill(spool, campaign, asked, pairs, _issuer(url, token) if ids_are_issued else None)
     device = Reporter(
         campaign,
         ledger=spool,
@@ -92,7 +93,7 @@ def _issuer(url: str, token: str | None) -> Issue:
     return issue
 
 
-def _fill(spool: Path, campaign: Campaign, asked: Asked, pairs: Path, issue: Issue | None) -> None:
+def _fill(spool: Path, campaign: Campaign, asked: Round, pairs: Path, issue: Issue | None) -> None:
     """A spool with a report for every user, complete before it has its name."""
     from keyveil.cli.files import written
     from keyveil.client.ledger import Ledger
@@ -106,7 +107,7 @@ def _fill(spool: Path, campaign: Campaign, asked: Asked, pairs: Path, issue: Iss
                 Queue(account, campaign.id, endless).put(*group)
 
 
-def _reports(campaign: Campaign, asked: Asked, pairs: Path, issue: Issue | None) -> Iterator[bytes]:
+def _reports(campaign: Campaign, asked: Round, pairs: Path, issue: Issue | None) -> Iterator[bytes]:
     """The reports in a file, or one for every user in it."""
     from keyveil.cli.console import progress
     from keyveil.cli.crowd import Crowd
@@ -131,7 +132,7 @@ def _upload_all(device: Reporter, patience: float) -> str:
     from keyveil.client import Code
 
     if not (receipt := device.enable()):
-        raise LedgerError(receipt.message)
+        raise LedgerError(receipt.detail)
     left, moved = _traffic(device).waiting, time.monotonic()
     with progress("sending", left) as advance:
         while True:
@@ -140,8 +141,8 @@ def _upload_all(device: Reporter, patience: float) -> str:
             if traffic.waiting < left:
                 advance(left - traffic.waiting)
                 left, moved = traffic.waiting, time.monotonic()
-            if receipt.code is not Code.OFFLINE or time.monotonic() - moved >= patience:
-                return receipt.message
+            if receipt.code is not Code.WAITING or time.monotonic() - moved >= patience:
+                return receipt.detail
             time.sleep(min(max(traffic.not_before - time.time(), 0.05), max(patience, 0.05)))
 
 
@@ -150,5 +151,5 @@ def _traffic(device: Reporter) -> Traffic:
 
     status = device.status()
     if isinstance(status, Receipt):
-        raise LedgerError(status.message)
+        raise LedgerError(status.detail)
     return status.traffic

@@ -50,11 +50,10 @@ def tally(
 
     asked, folder = Campaign.load(campaign), out.with_name(f"{out.name}.parts")
     if engine == "spark":
-        from keyveil.batch import Question
         from keyveil.batch.spark import session, tally_paths
 
         counted = tally_paths(
-            session(master), Question.of(asked), [str(path) for path in reports], strict=strict
+            session(master), asked.first_round(), [str(path) for path in reports], strict=strict
         )
         say_what_was_refused(counted)
     else:

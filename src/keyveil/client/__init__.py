@@ -10,15 +10,15 @@
 
 from keyveil.client.caps import Caps
 from keyveil.client.queue import Limits, Traffic
-from keyveil.client.receipt import Code, Receipt
+from keyveil.client.receipt import SENTENCES, Code, Receipt
 from keyveil.client.reporter import Reporter, Status
-from keyveil.client.rounds import Asked
-from keyveil.client.transport import fetch_campaign, fetch_round, issued_ids
+from keyveil.client.transport import Fetched, fetch_campaign, fetch_round, issued_ids
 
 __all__ = [
-    "Asked",
+    "SENTENCES",
     "Caps",
     "Code",
+    "Fetched",
     "Limits",
     "Receipt",
     "Reporter",

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from keyveil.client.ledger import Account
 from keyveil.errors import BudgetError
-from keyveil.numerics import rounded_up
+from keyveil.numerics import PRICE_BITS, rounded_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,15 +26,31 @@ class Caps:
             if isinstance(cap, bool) or not isinstance(cap, (int, float)) or not 0 < cap < float("inf"):
                 raise BudgetError(f"the {name} cap must be a positive number, got {type(cap).__name__}")
 
-    def refusal(self, account: Account, campaign: str, epsilon: Fraction) -> str | None:
-        """Why one more answer cannot be paid for, or None if it can."""
-        for what, spent, cap in (
-            ("this campaign", account.spent(campaign), self.campaign),
-            ("all campaigns together", account.spent(), self.lifetime),
+    def check(self, account: Account, campaign: str, promised: float, units: int) -> None:
+        """Refuse an answer that would go beyond the campaign's promise, or beyond a cap."""
+        here = account.spent(campaign)
+        for code, what, spent, cap in (
+            ("over-promise", "that the campaign promises", here, promised),
+            ("over-campaign-cap", "that this device allows a campaign", here, self.campaign),
+            ("over-lifetime-cap", "that this device allows all campaigns", account.spent(), self.lifetime),
         ):
-            if spent + epsilon > Fraction(cap):
-                return (
-                    f"the answer costs epsilon {rounded_up(epsilon):.6g}; of the {cap:g} that this device "
-                    f"allows {what}, {rounded_up(spent):.6g} is spent"
+            if not fits(spent + units, cap):
+                raise BudgetError(
+                    f"the answer costs epsilon {epsilon_of(units):.6g}; of the {cap:g} {what}, "
+                    f"{epsilon_of(spent):.6g} is spent",
+                    code=code,
                 )
-        return None
+
+
+def fits(units: int, epsilon: float) -> bool:
+    """Whether so many units of 2**-192 are no more than an epsilon, exactly.
+
+    >>> fits(1 << 192, 1.0), fits((1 << 192) + 1, 1.0)
+    (True, False)
+    """
+    return Fraction(units, 1 << PRICE_BITS) <= Fraction(epsilon)
+
+
+def epsilon_of(units: int) -> float:
+    """Units as a number for people, rounded up."""
+    return rounded_up(Fraction(units, 1 << PRICE_BITS))

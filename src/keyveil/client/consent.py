@@ -2,7 +2,8 @@
 
     unasked     nothing is queued or sent; `Reporter.report` still hands its bytes to the caller
     given       reports are queued and sent
-    withdrawn   nothing is made, queued or sent; queue and memo were wiped, what was spent stays spent
+    withdrawn   nothing is made, queued or sent; queue and kept answers were wiped, what was spent stays
+                spent, and a round that was answered is not answered again
 
 DO_NOT_TRACK=1 in the environment (https://consoledonottrack.com) counts as withdrawn while it is
 set; it wipes nothing.
@@ -13,7 +14,6 @@ from __future__ import annotations
 import os
 
 from keyveil.client.ledger import UNASKED, Account
-from keyveil.client.memo import forget_answers
 from keyveil.client.queue import forget_reports
 from keyveil.errors import ConsentError
 
@@ -28,9 +28,9 @@ def do_not_track() -> bool:
 def refuse_if_withdrawn(account: Account) -> None:
     """Raise after a clear no."""
     if do_not_track():
-        raise ConsentError("DO_NOT_TRACK is set; nothing is reported while it is")
+        raise ConsentError("DO_NOT_TRACK is set; nothing is reported while it is", code="do-not-track")
     if account.consent == WITHDRAWN:
-        raise ConsentError("reporting was switched off; enable() switches it on")
+        raise ConsentError("reporting was switched off; enable() switches it on", code="disabled")
 
 
 def require(account: Account) -> None:
@@ -49,4 +49,4 @@ def withdraw(account: Account) -> None:
     """The person said no: forget what waits and what was answered, keep what was spent."""
     account.consent = WITHDRAWN
     forget_reports(account)
-    forget_answers(account)
+    account.wipe_answers()

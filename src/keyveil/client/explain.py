@@ -9,14 +9,13 @@ past 73 %.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
 from keyveil.campaign import Campaign
 from keyveil.domain import Record
-from keyveil.mechanisms import Mechanism
-from keyveil.numerics import epsilon_above
+from keyveil.rounds import Round
 
 _SHOWN = 5
 
@@ -26,14 +25,12 @@ class Story:
     """What there is to tell."""
 
     campaign: Campaign
-    mechanism: Mechanism
+    round: Round
     held: Mapping[str, float]
     record: Record
-    narrow: Callable[[Record], Record] | None
-    """What of a record the round asks about; None for all of it."""
     sent: bytes | None
     spent: float
-    cap: float
+    promised: float
     spent_in_all: float
     worst_case: float
 
@@ -48,13 +45,13 @@ def tell(story: Story) -> str:
         lines.append("Sent: nothing yet.")
     else:
         lines += [_said(story, story.sent), *_guesses(story, story.sent)]
-    one = epsilon_above(story.mechanism.loss)
     lines += [
-        f"One answer to this question moves no guess further than from 50 % to {_after(one)}.",
-        f"Spent so far: epsilon {story.spent:.4g} of the {story.cap:.4g} allowed to this question, "
-        f"{story.spent_in_all:.4g} of {story.worst_case:.4g} in all: from 50 % to at most "
-        f"{_after(story.spent_in_all)}. The worst that can ever come of all questions together: from 50 % to "
-        f"{_after(story.worst_case)}.",
+        "This device answers once: asked again, it says the same, whatever changes here.",
+        f"Spent so far: epsilon {story.spent:.4g} of the {story.promised:.4g} promised for this question, "
+        "which moves no guess, whatever is asked and however often, further than from 50 % to "
+        f"{_after(story.promised)}.",
+        f"All questions together: {story.spent_in_all:.4g} of {story.worst_case:.4g}, from 50 % to at most "
+        f"{_after(story.spent_in_all)} so far and {_after(story.worst_case)} ever.",
     ]
     return "\n".join(lines)
 
@@ -93,10 +90,11 @@ def _said(story: Story, sent: bytes) -> str:
 
 def _heard(story: Story, sent: bytes) -> str:
     """What a reader of the report would take it to say, if it were not noised."""
-    if story.narrow is not None:
+    if story.round.keys is not None:
         return "an answer about some of the keys"
     names, signs = story.campaign.domain.names, {"plus": "high", "minus": "low"}
-    ticks = story.mechanism.ticks(story.mechanism.layout.decode(sent))
+    mechanism = story.round.mechanism
+    ticks = mechanism.ticks(mechanism.layout.decode(sent))
     said = (f"{names[place[0]]} {signs[name]}" for name, place in ticks if name in signs)
     shown = list(islice(said, _SHOWN + 1))
     if not shown:
@@ -106,13 +104,12 @@ def _heard(story: Story, sent: bytes) -> str:
 
 def _guesses(story: Story, sent: bytes) -> list[str]:
     """For the first few things that are true: how likely an observer thinks them now."""
-    answer, narrow = story.mechanism.layout.decode(sent), story.narrow or (lambda record: record)
+    mechanism, narrow = story.round.mechanism, story.round.narrow
+    answer = mechanism.layout.decode(sent)
     lines = []
     for pair in story.record.pairs[:_SHOWN]:
         without = Record(tuple(other for other in story.record.pairs if other.code != pair.code))
-        ratio = story.mechanism.lift(answer, narrow(story.record)) / story.mechanism.lift(
-            answer, narrow(without)
-        )
+        ratio = mechanism.lift(answer, narrow(story.record)) / mechanism.lift(answer, narrow(without))
         name = story.campaign.domain.name_of(pair.code)
         lines.append(
             f"Somebody who thought it as likely as not that {name} is there may now think: "

@@ -1,17 +1,17 @@
-"""What this device has spent, on disk: one SQLite file, and every change one transaction.
+"""What this device has answered and spent, on disk: one SQLite file, and every change one transaction.
 
     fact     the device's secret, the latest time ever seen, consent, the seal
-    spent    epsilon a round of a campaign, exact, and how many answers it paid for
-    memo     noised answers, each under a keyed hash of the record it was made from (see `memo`)
+    answer   a round that was answered: its pin, what it cost, the bytes that were said
     outbox   reports that wait for the collector (see `queue`)
     route    how sending goes, a row a campaign: failures in a row, when to try again, counts
 
-A debit and the report that it pays for are committed together, before anybody sees the report. A
-process that is killed at any moment may have paid for a report that was never sent, never the
-reverse.
+A round of a campaign has one row in `answer`, made with its first answer and never changed: asked again, the
+device repeats the bytes. Its cost and the report that it pays for are committed together, before anybody
+sees the report. A process that is killed at any moment may have paid for a report that was never sent, never
+the reverse.
 
 What a ledger says is believed or refused, never repaired. The seal is a keyed hash over what was
-spent, the time and the consent: a file that SQLite can read but that does not add up is refused, and
+answered, the time and the consent: a file that SQLite can read but that does not add up is refused, and
 so is one that is empty, because a new ledger only ever appears complete. Whoever deletes the file
 starts anew; that is the owner's right, and no server's.
 
@@ -22,7 +22,6 @@ back to life.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import math
 import os
@@ -31,36 +30,48 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from fractions import Fraction
 from pathlib import Path
+from typing import NamedTuple
 
+from keyveil.client import upgrade
+from keyveil.client.seal import seal_of
 from keyveil.errors import LedgerError
 
 Clock = Callable[[], float]
-_Spent = dict[tuple[str, int], tuple[Fraction, int]]
 
 # How long to wait for another process that holds the ledger. A host application must not hang.
 _PATIENCE = 2.0
-_FORMAT = 1
+FORMAT = 2
 _GRAIN = 60.0
 _SECRET_BYTES = 32
 UNASKED = "unasked"
 
+ANSWERS = """create table answer (campaign text, round integer, pin text, units text not null, report blob,
+                    primary key (campaign, round)) without rowid;"""
 _SCHEMA = f"""
 begin;
 create table fact (name text primary key, value) without rowid;
-create table spent (campaign text, round integer, epsilon text not null, answers integer not null,
-                    primary key (campaign, round)) without rowid;
-create table memo (campaign text, round integer, record blob, report blob not null, place integer not null,
-                   primary key (campaign, round, record)) without rowid;
+{ANSWERS}
 create table outbox (place integer primary key, campaign text not null, report_id blob not null unique,
                      report blob not null);
 create table route (campaign text primary key, failures integer not null default 0,
                     not_before real not null default 0, sent integer not null default 0,
                     refused integer not null default 0, dropped integer not null default 0) without rowid;
-pragma user_version = {_FORMAT};
+pragma user_version = {FORMAT};
 commit;
 """
+
+
+class Answer(NamedTuple):
+    """A round that was answered.
+
+    `pin` is the hash of its description, None for one that an older keyveil answered without it. `units` is
+    the price in units of 2**-192. `report` is None once the person has wiped it.
+    """
+
+    pin: str | None
+    units: int
+    report: bytes | None
 
 
 class Account:
@@ -72,15 +83,19 @@ class Account:
             facts = dict(connection.execute("select name, value from fact"))
             self.secret = bytes(facts["secret"])
             self._clock, self._consent = float(facts["clock"]), str(facts["consent"])
-            self._spent = {
-                (str(campaign), int(number)): (Fraction(epsilon), int(answers))
-                for campaign, number, epsilon, answers in connection.execute("select * from spent")
+            self._answers = {
+                (str(campaign), int(number)): (None if pin is None else str(pin), int(units))
+                for campaign, number, pin, units in connection.execute(
+                    "select campaign, round, pin, units from answer"
+                )
             }
             self._sealed = bytes(facts["seal"])
-        except (KeyError, ValueError, TypeError, ArithmeticError):
+        except (KeyError, ValueError, TypeError):
             raise sqlite3.DatabaseError("parts of it make no sense") from None
         if not hmac.compare_digest(self._sealed, self._own_seal()):
             raise sqlite3.DatabaseError("what was spent does not match its seal")
+        if min((units for _, units in self._answers.values()), default=0) < 0:
+            raise sqlite3.DatabaseError("an answer has earned what it should have cost")
         self.wall = clock()
         if self.wall > self._clock:
             self._clock = math.ceil(self.wall / _GRAIN) * _GRAIN
@@ -98,25 +113,35 @@ class Account:
         self._consent = said
         self._write("consent", said)
 
-    def spent(self, campaign: str | None = None) -> Fraction:
-        """What a campaign has cost so far; without a name, what all of them have."""
-        return sum((epsilon for epsilon, _ in self._entries(campaign).values()), Fraction(0))
+    def spent(self, campaign: str | None = None) -> int:
+        """What a campaign has cost so far, in units; without a name, what all of them have."""
+        return sum(units for (of, _), (_, units) in self._answers.items() if campaign in (None, of))
 
     def answers(self, campaign: str) -> int:
-        """How many answers a campaign has been given."""
-        return sum(answers for _, answers in self._entries(campaign).values())
+        """How many rounds of a campaign were answered."""
+        return sum(of == campaign for of, _ in self._answers)
 
-    def price_of_rounds(self, campaign: str) -> dict[int, Fraction]:
-        """What one answer to each round cost, on average."""
-        return {number: paid / answers for (_, number), (paid, answers) in self._entries(campaign).items()}
+    def answer(self, campaign: str, round: int) -> Answer | None:
+        """What a round was answered, if it was."""
+        row = self.connection.execute(
+            "select pin, units, report from answer where campaign = ? and round = ?", (campaign, round)
+        ).fetchone()
+        if row is None:
+            return None
+        pin, units, report = row
+        return Answer(pin, int(units), None if report is None else bytes(report))
 
-    def debit(self, campaign: str, epsilon: Fraction, round: int = 1) -> None:
-        """Book one more answer."""
-        paid, answers = self._spent.get((campaign, round), (Fraction(0), 0))
-        self._spent[campaign, round] = entry = paid + epsilon, answers + 1
+    def keep(self, campaign: str, round: int, answer: Answer) -> None:
+        """Book a round's only answer."""
+        self._answers[campaign, round] = answer.pin, answer.units
         self.connection.execute(
-            "insert or replace into spent values (?, ?, ?, ?)", (campaign, round, str(entry[0]), entry[1])
+            "insert into answer values (?, ?, ?, ?, ?)",
+            (campaign, round, answer.pin, str(answer.units), answer.report),
         )
+
+    def wipe_answers(self) -> None:
+        """Forget what was said; that it was said, and what it cost, stays."""
+        self.connection.execute("update answer set report = null")
 
     def seal(self) -> None:
         """Make what was written believable; writes nothing where nothing has changed."""
@@ -128,11 +153,11 @@ class Account:
     def _write(self, name: str, value: object) -> None:
         self.connection.execute("insert or replace into fact values (?, ?)", (name, value))
 
-    def _entries(self, campaign: str | None) -> _Spent:
-        return {key: entry for key, entry in self._spent.items() if campaign in (None, key[0])}
-
     def _own_seal(self) -> bytes:
-        return _seal(self.secret, self._clock, self._consent, self._spent)
+        rows = [
+            f"{of} {number} {pin} {units}" for (of, number), (pin, units) in sorted(self._answers.items())
+        ]
+        return seal_of(self.secret, self._clock, self._consent, rows)
 
 
 class Ledger:
@@ -141,10 +166,10 @@ class Ledger:
     >>> import tempfile
     >>> ledger = Ledger(Path(tempfile.mkdtemp()) / "device.db")
     >>> with ledger.transaction() as account:
-    ...     account.debit("apps", Fraction(1))
+    ...     account.keep("apps", 1, Answer(pin="ab", units=7, report=b"said"))
     >>> with ledger.transaction() as account:
-    ...     account.spent()
-    Fraction(1, 1)
+    ...     account.spent(), account.answer("apps", 1).report
+    (7, b'said')
     """
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Clock = time.time) -> None:
@@ -164,14 +189,18 @@ class Ledger:
         except (sqlite3.Error, OSError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
             raise LedgerError(
-                f"the ledger {self.path.name} cannot be used ({why}); nothing is reported without it"
+                f"the ledger {self.path.name} cannot be used ({why}); nothing is reported without it",
+                code=_code(error),
             ) from None
 
     def _open(self) -> sqlite3.Connection:
         connection = _connect(self.path)
         try:
-            if connection.execute("pragma user_version").fetchone() != (_FORMAT,):
-                raise sqlite3.DatabaseError(f"it is no ledger of format {_FORMAT}")
+            (found,) = connection.execute("pragma user_version").fetchone()
+            if found == upgrade.FROM:
+                upgrade.upgrade(connection, ANSWERS, FORMAT)
+            elif found != FORMAT:
+                raise sqlite3.DatabaseError(f"it is no ledger of format {FORMAT}")
             if not self._was_checked:
                 (verdict,) = connection.execute("pragma quick_check(1)").fetchone()
                 if verdict != "ok":
@@ -197,9 +226,13 @@ def _inside(connection: sqlite3.Connection, clock: Clock) -> Iterator[Account]:
     connection.execute("commit")
 
 
-def _seal(secret: bytes, clock: float, consent: str, spent: _Spent) -> bytes:
-    rows = [f"{name} {number} {paid} {answers}" for (name, number), (paid, answers) in sorted(spent.items())]
-    return hmac.digest(secret, "\n".join([clock.hex(), consent, *rows]).encode(), hashlib.sha256)
+def _code(error: Exception) -> str:
+    """Which of a ledger's troubles it is."""
+    name = getattr(error, "sqlite_errorname", "")
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return "ledger-busy"
+    writing = ("SQLITE_FULL", "SQLITE_READONLY", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_PERM")
+    return "ledger-unwritable" if isinstance(error, OSError) or name.startswith(writing) else "ledger-corrupt"
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -221,7 +254,7 @@ def _create(path: Path) -> None:
             connection.executescript(_SCHEMA)
             connection.execute("begin")
             secret = secrets.token_bytes(_SECRET_BYTES)
-            seal = _seal(secret, 0.0, UNASKED, {})
+            seal = seal_of(secret, 0.0, UNASKED, [])
             facts = [("secret", secret), ("clock", 0.0), ("consent", UNASKED), ("seal", seal)]
             connection.executemany("insert into fact values (?, ?)", facts)
             connection.execute("commit")

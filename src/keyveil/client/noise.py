@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable
 
 from keyveil.domain import Record
-from keyveil.mechanisms import Mechanism, make_report
+from keyveil.mechanisms import make_report
 from keyveil.numerics import Entropy, system_entropy
 from keyveil.report import REPORT_ID_BYTES
+from keyveil.rounds import Round
 
 # Where the ids of reports come from.
 Ids = Callable[[], bytes]
@@ -19,15 +20,8 @@ def own_id() -> bytes:
     return os.urandom(REPORT_ID_BYTES)
 
 
-def noised(
-    tag: bytes,
-    mechanism: Mechanism,
-    record: Record,
-    *,
-    round: int = 1,
-    entropy: Entropy = system_entropy,
-    ids: Ids = own_id,
-) -> bytes:
-    """A report of `record`, under a fresh id."""
-    words, report_id = entropy(mechanism.n_words), ids()
-    return make_report(mechanism, record, words, tag=tag, round=round, report_id=report_id)
+def noised(round: Round, record: Record, report_id: bytes, *, entropy: Entropy = system_entropy) -> bytes:
+    """The report to a round about a user's whole record."""
+    mechanism = round.mechanism
+    words, asked = entropy(mechanism.n_words), round.narrow(record)
+    return make_report(mechanism, asked, words, tag=round.tag, round=round.number, report_id=report_id)

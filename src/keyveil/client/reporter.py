@@ -1,12 +1,14 @@
 """The device's side of a campaign: the record goes in, one report comes out.
 
 Needs nothing but the standard library. One report is made whatever the record holds, an empty one
-included; its length and the number of random words behind it depend on the campaign alone.
+included; its length and the number of random words behind it depend on the round alone. The time to read a
+record grows with the number of its pairs, as reading does; what comes after it does not.
 
 Without a ledger a reporter has no memory: every call draws fresh noise, and whoever calls keeps count
-of what that costs. It serves simulations, tests, and hosts with a ledger of their own. With a ledger
+of what that costs. It serves simulations, tests, and hosts with a ledger of their own. With a ledger a device
+has one vote: it answers a round once, ever, and repeats those bytes whatever its record becomes.
 
-    report(held)    bytes; debited, remembered, not sent          raises a refusal (KeyveilError)
+    report(held)    bytes; paid for, kept, not sent               raises a refusal (KeyveilError, with a code)
     submit(held)    the same, and queued; needs consent           never raises
     upload()        sends what waits, for at most `timeout`       never raises
     upload_soon()   the same from a thread; returns at once       never raises
@@ -18,9 +20,9 @@ The constructor raises for a programming mistake (TypeError, BudgetError for cap
 EntropyError) and looks at neither disk nor network. What never raises returns a `Receipt`, a code and
 a sentence; no sentence holds anything about the record.
 
-The order of a report: consent, the campaign's end and promise, the caps, and only then the data. An
-answer whose price the caps do not cover is refused, or the latest one repeated, without reading what
-the user holds. The price is ln(loss) of the kernel's own integers, rounded up.
+The order of a report: consent, the campaign's end, the answer that was given before, the group, what the
+campaign promised, the caps, and only then the data. Nothing a collector says is believed: a description names
+a mechanism, the device makes its integers and takes their loss for the price.
 """
 
 from __future__ import annotations
@@ -33,64 +35,62 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Protocol
+from typing import Any, NamedTuple, Self
 
 from keyveil.campaign import Campaign
 from keyveil.client import consent, transport
-from keyveil.client.caps import Caps
+from keyveil.client.caps import Caps, epsilon_of
 from keyveil.client.explain import Story, tell
-from keyveil.client.ledger import Account, Clock, Ledger
-from keyveil.client.memo import Memo
+from keyveil.client.ledger import Account, Answer, Clock, Ledger
 from keyveil.client.noise import Ids, noised, own_id
 from keyveil.client.queue import Limits, Queue, Traffic
 from keyveil.client.receipt import Receipt, receipt_for
 from keyveil.domain import Record
 from keyveil.errors import (
-    BudgetError,
     CampaignError,
+    DescriptionError,
     EntropyError,
     LedgerError,
     ProtocolError,
     RecordError,
     TransportError,
 )
-from keyveil.mechanisms import Mechanism
-from keyveil.numerics import Entropy, InsecureSeededEntropy, log_above, rounded_up, system_entropy
+from keyveil.numerics import Entropy, InsecureSeededEntropy, price, system_entropy
 from keyveil.report import Envelope
+from keyveil.rounds import Round
 
-
-class OpenRound(Protocol):
-    """What a device must know of the round that it answers."""
-
-    @property
-    def number(self) -> int:
-        """Which round it is."""
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """How to answer."""
-
-    @property
-    def group(self) -> tuple[Fraction, Fraction]:
-        """Which places in [0, 1) are asked."""
-
-    def narrow(self, record: Record) -> Record:
-        """What of a record is asked about."""
+# What a device is told of a round: JSON as a collector sends it, or the round itself where it is at hand.
+Description = Mapping[str, Any] | Round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """Where this device stands: what was spent, at most will be, and what waits.
 
-    `epsilon_worst_case` is all that an observer can ever have learnt from this device: the lifetime cap.
+    `promised` is the most that this campaign's rounds together can ever tell; `epsilon_worst_case` is all
+    that an observer of all campaigns can ever learn from this device: the lifetime cap.
     """
 
     consent: str
     epsilon_campaign: float
+    promised: float
     epsilon_lifetime: float
     epsilon_worst_case: float
     answers: int
     traffic: Traffic
+
+    @property
+    def spent(self) -> float:
+        """What this campaign has cost so far."""
+        return self.epsilon_campaign
+
+
+class _Asked(NamedTuple):
+    """A round with what the device works out of it: the hash of its description, and what it costs."""
+
+    round: Round
+    pin: str
+    units: int
 
 
 class Reporter:
@@ -101,17 +101,17 @@ class Reporter:
     >>> len(Reporter(campaign).report({"maps": 12.0}))
     36
 
-    With a ledger the same question gets the same answer, and costs once.
+    With a ledger a round is answered once, whatever the record becomes.
 
     >>> import tempfile
     >>> path = tempfile.mkdtemp() + "/device.db"
     >>> device = Reporter(campaign, ledger=path, caps=Caps(campaign=2.0, lifetime=5.0))
-    >>> device.report({"maps": 12.0}) == device.report({"maps": 12.0})
+    >>> device.report({"maps": 12.0}) == device.report({"mail": 3.0})
     True
-    >>> device.status().epsilon_campaign, device.status().epsilon_worst_case
-    (1.0, 5.0)
+    >>> device.status().spent, device.status().promised, device.status().epsilon_worst_case
+    (1.0, 1.0, 5.0)
     >>> device.submit({"maps": 12.0}).message
-    'reporting is off until enable() is called; ask the person first'
+    'Reporting is off until enable() is called; ask the person first.'
     """
 
     def __init__(
@@ -130,6 +130,8 @@ class Reporter:
     ) -> None:
         if not isinstance(campaign, Campaign):
             raise TypeError(f"expected a Campaign, got {type(campaign).__name__}")
+        if token is not None and not transport.is_token(token):
+            raise TransportError("a token is one word of plain letters", code="bad-token")
         if isinstance(entropy, InsecureSeededEntropy):
             raise EntropyError("a device must not draw repeatable noise; leave `entropy` out")
         self._campaign = campaign
@@ -139,29 +141,44 @@ class Reporter:
         self._limits = limits or Limits()
         self._entropy, self._ids = entropy, ids
         self._exchange = exchange or (transport.exchange if token is None else transport.with_token(token))
-        self._mechanism = None if campaign.has_several_rounds else campaign.build()
+        self._round = None if campaign.has_several_rounds else campaign.only_round()
+
+    @classmethod
+    def open(cls, description: object, **options: Any) -> Self:
+        """A reporter for the campaign and the round of a description; the options are the constructor's."""
+        campaign, round = Campaign.from_description(description)
+        device = cls(campaign, **options)
+        device._round = round
+        return device
+
+    @classmethod
+    def connect(cls, url: str, **options: Any) -> Self:
+        """A reporter for the open round of the campaign at an address, https://HOST/v1/campaigns/ID."""
+        fetched = transport.fetch_round(url)
+        if fetched.round is None:
+            raise CampaignError("no round of this campaign is open", code="expired")
+        base, _ = transport.split_address(url)
+        device = cls(fetched.campaign, **{"collector": base, **options})
+        device._round = fetched.round
+        return device
 
     # --- one report ---
 
-    def report(self, held: Mapping[str, float], round: OpenRound | None = None) -> bytes:
+    def report(self, held: Mapping[str, float], description: Description | None = None) -> bytes:
         """The report for what a user holds, by the rules of `keyveil.domain` for odd values.
 
-        A campaign of several rounds needs the round that is open. Nothing is queued or sent: the
-        bytes are the caller's. Without a ledger the noise is fresh every time.
+        `description` is what the collector says of the open round; a campaign of one round needs none.
+        Nothing is queued or sent: the bytes are the caller's. Without a ledger the noise is fresh every time.
         """
         if self._ledger is None:
-            return self._noise(self._mechanism_of(round), self._read(held, round), round)
-        with self._ledger.transaction() as account:
-            consent.refuse_if_withdrawn(account)
-            return self._answer(account, held, round)
+            return noised(self._told(description), self._read(held), self._ids(), entropy=self._entropy)
+        return self._vote(held, description, consent.refuse_if_withdrawn, queue=False)
 
-    def submit(self, held: Mapping[str, float], round: OpenRound | None = None) -> Receipt:
+    def submit(self, held: Mapping[str, float], description: Description | None = None) -> Receipt:
         """Make the report and queue it for `upload`, if the person has said yes."""
 
         def work() -> str:
-            with self._book().transaction() as account:
-                consent.require(account)
-                self._queue(account).put(self._answer(account, held, round))
+            self._vote(held, description, consent.require, queue=True)
             return "queued"
 
         return receipt_for(work)
@@ -169,22 +186,22 @@ class Reporter:
     # --- sending ---
 
     def upload(self, timeout: float = 10.0) -> Receipt:
-        """Send what waits, batch by batch, until nothing is left, a batch fails or the time is over.
-
-        A connection that hangs is given up after `timeout`, so the call may take twice that.
-        """
+        """Send what waits, batch by batch, until nothing is left, a batch fails or the time is over."""
 
         def work() -> str:
             if self._collector is None:
-                raise TransportError("no collector is known; pass collector='https://...'")
+                raise TransportError(
+                    "no collector is known; pass collector='https://...'", code="no-collector"
+                )
             base = transport.checked(self._collector).rstrip("/")
             url = f"{base}/v1/campaigns/{self._campaign.id}/reports"
             ends = time.monotonic() + timeout
             sent = 0
             while batch := self._next_batch():
-                if time.monotonic() > ends:
+                left = ends - time.monotonic()
+                if left <= 0:
                     raise TransportError(f"{sent} reports settled, the rest waits; the time was over")
-                sent += self._send(url, batch, timeout)
+                sent += self._send(url, batch, left)
             return f"{sent} reports settled"
 
         return receipt_for(work)
@@ -208,7 +225,7 @@ class Reporter:
         return receipt_for(work)
 
     def disable(self) -> Receipt:
-        """The person said no: every campaign's queue and memo are wiped, what was spent is not."""
+        """The person said no: every campaign's queue and kept answers are wiped, what was spent is not."""
 
         def work() -> str:
             with self._book().transaction() as account:
@@ -229,7 +246,7 @@ class Reporter:
         receipt = receipt_for(work)
         return found[0] if found else receipt
 
-    def explain(self, held: Mapping[str, float], round: OpenRound | None = None) -> str:
+    def explain(self, held: Mapping[str, float], description: Description | None = None) -> str:
         """For the person: what is true, what was sent, what an observer can now guess, in words.
 
         What is true is passed in, because it is not kept. Made for this device's screen only.
@@ -237,22 +254,21 @@ class Reporter:
         words: list[str] = []
 
         def work() -> str:
-            mechanism = self._mechanism_of(round)
-            record = self._read(held, None)
+            round, record = self._told(description), self._read(held)
             with self._book().transaction() as account:
-                sent = Memo(account, self._campaign.id, _number(round)).latest()
+                answer = account.answer(self._campaign.id, round.number)
                 status = self._status(account)
+            sent = None if answer is None else answer.report
             words.append(
                 tell(
                     Story(
                         campaign=self._campaign,
-                        mechanism=mechanism,
+                        round=round,
                         held=held,
                         record=record,
-                        narrow=None if round is None else round.narrow,
                         sent=None if sent is None else Envelope.from_bytes(sent).payload,
-                        spent=status.epsilon_campaign,
-                        cap=self._caps.campaign,
+                        spent=status.spent,
+                        promised=status.promised,
                         spent_in_all=status.epsilon_lifetime,
                         worst_case=status.epsilon_worst_case,
                     )
@@ -265,60 +281,86 @@ class Reporter:
 
     # --- inside ---
 
-    def _answer(self, account: Account, held: Mapping[str, float], round: OpenRound | None) -> bytes:
-        """The report: kept, or made, paid for and kept. Only here is the data of a ledger's user read."""
-        mechanism = self._mechanism_of(round)
-        price = log_above(mechanism.loss)
-        self._check_question(account, price, round)
-        memo = Memo(account, self._campaign.id, _number(round))
-        refusal = self._caps.refusal(account, self._campaign.id, price)
-        if refusal is not None:
-            latest = memo.latest()
-            if latest is None:
-                raise BudgetError(refusal)
-            return latest
-        record = self._read(held, round)
-        known = memo.find(record)
-        if known is not None:
-            return known
-        report = self._noise(mechanism, record, round)
-        account.debit(self._campaign.id, price, _number(round))
-        memo.keep(record, report)
+    def _vote(
+        self, held: Mapping[str, float], description: Description | None, allowed: Any, *, queue: bool
+    ) -> bytes:
+        """The round's only answer: kept, or made, paid for and kept; in the queue too, if that is wanted."""
+        asked = self._asked(description)
+        report_id = None if self._ids is own_id else self._fetched_id(asked, allowed)
+        with self._book().transaction() as account:
+            allowed(account)
+            report = self._kept(account, asked)
+            if report is None:
+                report = self._answer(account, asked, held, report_id or own_id())
+            if queue:
+                self._queue(account).put(report)
+            return report
+
+    def _fetched_id(self, asked: _Asked, allowed: Any) -> bytes | None:
+        """An id from the collector, for an answer that is yet to be made; the ledger is free meanwhile."""
+        with self._book().transaction() as account:
+            allowed(account)
+            if self._kept(account, asked) is not None:
+                return None
+            self._check_answerable(account, asked)
+        return self._ids()
+
+    def _kept(self, account: Account, asked: _Asked) -> bytes | None:
+        """What the round was answered, if it was; the data is not looked at."""
+        campaign, round = self._campaign, asked.round
+        if campaign.expiry is not None and account.now >= campaign.expiry.timestamp():
+            raise CampaignError(f"the campaign ended on {campaign.expires}", code="expired")
+        answer = account.answer(campaign.id, round.number)
+        if answer is None:
+            return None
+        if answer.pin not in (None, asked.pin):
+            raise DescriptionError(
+                f"round {round.number} was answered under another description; no other is ever answered",
+                code="pinned",
+            )
+        if answer.report is None:
+            raise ProtocolError(
+                f"round {round.number} was answered, and the answer wiped when reporting was switched off",
+                code="answered",
+            )
+        return answer.report
+
+    def _check_answerable(self, account: Account, asked: _Asked) -> None:
+        """Refuse a round for others, and one beyond what was promised or allowed."""
+        if not asked.round.asks(self._place(account)):
+            raise ProtocolError(
+                f"round {asked.round.number} is for others; this device is not in its group",
+                code="other-group",
+            )
+        self._caps.check(account, self._campaign.id, self._campaign.epsilon, asked.units)
+
+    def _answer(self, account: Account, asked: _Asked, held: Mapping[str, float], report_id: bytes) -> bytes:
+        """Read the data and answer. Only here is the data of a ledger's user read."""
+        self._check_answerable(account, asked)
+        report = noised(asked.round, self._read(held), report_id, entropy=self._entropy)
+        account.keep(self._campaign.id, asked.round.number, Answer(asked.pin, asked.units, report))
         return report
 
-    def _read(self, held: Mapping[str, float], round: OpenRound | None) -> Record:
+    def _read(self, held: Mapping[str, float]) -> Record:
         if not isinstance(held, Mapping):
             raise RecordError("a record must be a mapping of key names to numbers")
-        record = self._campaign.domain.encode(held)
-        return record if round is None else round.narrow(record)
+        return self._campaign.domain.encode(held)
 
-    def _noise(self, mechanism: Mechanism, record: Record, round: OpenRound | None) -> bytes:
-        return noised(
-            self._campaign.tag,
-            mechanism,
-            record,
-            round=_number(round),
-            entropy=self._entropy,
-            ids=self._ids,
-        )
+    def _told(self, description: Description | None) -> Round:
+        """The round that is asked."""
+        if description is None:
+            if self._round is None:
+                raise CampaignError(f'"{self._campaign.mechanism}" has several rounds; pass the open round')
+            return self._round
+        if not isinstance(description, Round):
+            return self._campaign.read_round(description)
+        if description.campaign != self._campaign.id:
+            raise DescriptionError("the round belongs to another campaign", code="other-campaign")
+        return description
 
-    def _mechanism_of(self, round: OpenRound | None) -> Mechanism:
-        return round.mechanism if round is not None else self._mechanism or self._campaign.build()
-
-    def _check_question(self, account: Account, price: Fraction, round: OpenRound | None) -> None:
-        """Refuse a campaign that is over, a round for others, and rounds that break the promise."""
-        campaign = self._campaign
-        if campaign.expiry is not None and account.now >= campaign.expiry.timestamp():
-            raise CampaignError(f"the campaign ended on {campaign.expires}")
-        if round is not None and not round.group[0] <= self._place(account) < round.group[1]:
-            raise ProtocolError(f"round {round.number} is for others; this device is not in its group")
-        prices = {**account.price_of_rounds(campaign.id), _number(round): price}
-        total = sum(prices.values(), Fraction(0))
-        if total > Fraction(campaign.epsilon):
-            raise BudgetError(
-                f"the rounds so far cost epsilon {rounded_up(total):.6g} for one record, more than the "
-                f"{campaign.epsilon:g} that the campaign promises"
-            )
+    def _asked(self, description: Description | None) -> _Asked:
+        round = self._told(description)
+        return _Asked(round, round.pin, price(round.mechanism.loss))
 
     def _place(self, account: Account) -> Fraction:
         """Where the device stands among the groups of the campaign: random, and always the same."""
@@ -328,9 +370,10 @@ class Reporter:
     def _status(self, account: Account) -> Status:
         return Status(
             consent="do not track" if consent.do_not_track() else account.consent,
-            epsilon_campaign=rounded_up(account.spent(self._campaign.id)),
-            epsilon_lifetime=rounded_up(account.spent()),
-            epsilon_worst_case=max(rounded_up(account.spent()), float(self._caps.lifetime)),
+            epsilon_campaign=epsilon_of(account.spent(self._campaign.id)),
+            promised=self._campaign.epsilon,
+            epsilon_lifetime=epsilon_of(account.spent()),
+            epsilon_worst_case=max(epsilon_of(account.spent()), float(self._caps.lifetime)),
             answers=account.answers(self._campaign.id),
             traffic=self._queue(account).traffic(),
         )
@@ -362,9 +405,5 @@ class Reporter:
 
     def _book(self) -> Ledger:
         if self._ledger is None:
-            raise LedgerError("this reporter has no ledger; pass ledger='device.db'")
+            raise LedgerError("this reporter has no ledger; pass ledger='device.db'", code="no-ledger")
         return self._ledger
-
-
-def _number(round: OpenRound | None) -> int:
-    return 1 if round is None else round.number

@@ -13,26 +13,34 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import json
+import queue
+import re
+import socket
+import ssl
+import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from keyveil.campaign import Campaign
-from keyveil.client.rounds import Asked
 from keyveil.errors import CampaignError, TransportError
 from keyveil.report import REPORT_ID_BYTES, to_frames
+from keyveil.rounds import Round
 
 CONTENT_TYPE = "application/octet-stream"
 ACCEPTED = ("accepted", "duplicate")
 
 # A collector's answer is a few bytes a report, a campaign a few bytes a key; more is no collector.
-_LARGEST_ANSWER = 64 << 20
+_LARGEST_ANSWER = 3 << 20
+_TOKEN = re.compile(r"[\x21-\x7e]+")
 # A batch with one of these answers will never be taken; any other answer may be a matter of time.
 _TOO_LARGE = 413
 _FINAL = (400, 410, _TOO_LARGE, 415, 422)
@@ -56,23 +64,100 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
+class _Reach:
+    """The sockets of one request, so that whoever waits for it can end it."""
+
+    def __init__(self) -> None:
+        self._sockets: list[socket.socket] = []
+
+    def connection(self, kind: type[http.client.HTTPConnection]) -> Any:
+        """A connection class whose sockets are noted."""
+        sockets = self._sockets
+
+        class Noted(kind):  # type: ignore[misc, valid-type]
+            def connect(self) -> None:
+                super().connect()
+                sockets.append(self.sock)
+
+        return Noted
+
+    def cut(self) -> None:
+        """End whatever is under way."""
+        for each in self._sockets:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+class _Http(urllib.request.HTTPHandler):
+    def __init__(self, reach: _Reach) -> None:
+        super().__init__()
+        self._reach = reach
+
+    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(self._reach.connection(http.client.HTTPConnection), request)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def __init__(self, reach: _Reach) -> None:
+        super().__init__(context=ssl.create_default_context())
+        self._reach = reach
+
+    def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        kind = self._reach.connection(http.client.HTTPSConnection)
+        return self.do_open(kind, request, context=self._context)  # type: ignore[attr-defined]
+
+
 def exchange(url: str, body: bytes | None, timeout: float, *, token: str | None = None) -> Answer:
-    """One request by the standard library; certificates are checked as the system says."""
+    """One request by the standard library, over in `timeout` seconds whatever the other side does.
+
+    A collector that drips an answer byte by byte keeps every single read short, so the request has a thread
+    of its own, and the one who waits cuts it off. Certificates are checked as the system says.
+    """
     request = urllib.request.Request(checked(url), data=body)  # noqa: S310
     if body is not None:
         request.add_header("Content-Type", CONTENT_TYPE)
     if token is not None:
         request.add_header("Authorization", f"Bearer {token}")
-    opener = urllib.request.build_opener(_NoRedirects)
+    reach, outcome = _Reach(), queue.SimpleQueue[Answer | TransportError]()
+    work = partial(_ask, request, reach, timeout, outcome)
+    threading.Thread(target=work, name="keyveil-request", daemon=True).start()
+    try:
+        answer = outcome.get(timeout=max(timeout, 0.0))
+    except queue.Empty:
+        reach.cut()
+        raise TransportError(f"no answer from {urlsplit(url).netloc} in {timeout:.3g} s") from None
+    if isinstance(answer, TransportError):
+        raise answer
+    return answer
+
+
+def _ask(
+    request: urllib.request.Request,
+    reach: _Reach,
+    timeout: float,
+    outcome: queue.SimpleQueue[Answer | TransportError],
+) -> None:
+    opener = urllib.request.build_opener(_NoRedirects, _Http(reach), _Https(reach))
+    host = urlsplit(request.full_url).netloc
     try:
         with opener.open(request, timeout=timeout) as response:
-            return Answer(status=response.status, body=response.read(_LARGEST_ANSWER))
+            body = response.read(_LARGEST_ANSWER + 1)
+            if len(body) > _LARGEST_ANSWER:
+                reach.cut()
+                outcome.put(TransportError(f"{host} answered with more than {_LARGEST_ANSWER} bytes"))
+            outcome.put(Answer(status=response.status, body=body))
     except urllib.error.HTTPError as error:
         with error:
-            return Answer(status=error.code, retry_after=seconds_asked(error.headers.get("Retry-After")))
+            wait = seconds_asked(error.headers.get("Retry-After"))
+            outcome.put(Answer(status=error.code, retry_after=wait))
     except (OSError, http.client.HTTPException, ValueError) as error:
         why = getattr(error, "reason", None) or error
-        raise TransportError(f"no answer from {urlsplit(url).netloc}: {why}") from None
+        outcome.put(TransportError(f"no answer from {host}: {why}"))
+
+
+def is_token(text: str) -> bool:
+    """Whether a text can travel as a token."""
+    return _TOKEN.fullmatch(text) is not None
 
 
 def with_token(token: str) -> Exchange:
@@ -98,40 +183,52 @@ def checked(url: str) -> str:
     if parts.scheme not in ("http", "https") or not host:
         raise TransportError(f"expected the address of a collector, https://..., got {url[:80]!r}")
     if parts.scheme == "http" and not _is_loopback(host):
-        raise TransportError(f"https is required to reach {host}; http only reaches this machine")
+        raise TransportError(
+            f"https is required to reach {host}; http only reaches this machine", code="https-required"
+        )
     return url
 
 
 def send(url: str, reports: Sequence[bytes], *, timeout: float, exchange: Exchange = exchange) -> list[bool]:
-    """Whether each report counts; raises where the collector must be asked again later."""
+    """Whether each report counts; raises where the collector must be asked again later, or time is over."""
+    ends = time.monotonic() + timeout
     answer = exchange(url, to_frames(reports), timeout)
     if 200 <= answer.status < 300:
         return _statuses(answer.body, len(reports))
     if answer.status == _TOO_LARGE and len(reports) > 1:
         half = len(reports) // 2
-        parts = reports[:half], reports[half:]
-        return [counts for part in parts for counts in send(url, part, timeout=timeout, exchange=exchange)]
+        first, second = (
+            send(url, part, timeout=ends - time.monotonic(), exchange=exchange)
+            for part in (reports[:half], reports[half:])
+        )
+        return first + second
     if answer.status in _FINAL:
         return [False] * len(reports)
     raise TransportError(
-        f"{urlsplit(url).netloc} answered {answer.status}; the reports wait", retry_after=answer.retry_after
+        f"{urlsplit(url).netloc} answered {answer.status}; the reports wait",
+        code="token-refused" if answer.status in (401, 403) else None,
+        retry_after=answer.retry_after,
     )
 
 
+class Fetched(NamedTuple):
+    """A campaign, its open round if there is one, and whether its collector hands out the ids of reports."""
+
+    campaign: Campaign
+    round: Round | None
+    ids_are_issued: bool
+
+
 def fetch_campaign(url: str, *, timeout: float = 10.0, exchange: Exchange = exchange) -> Campaign:
-    """The campaign at an address that ends with its id; one with another hash is refused.
-
-    The collector answers `Campaign.device_config`; `campaign` may be its canonical text or its fields.
-    """
-    return fetch_round(url, timeout=timeout, exchange=exchange)[0]
+    """The campaign at an address that ends with its id; one with another hash is refused."""
+    return fetch_round(url, timeout=timeout, exchange=exchange).campaign
 
 
-def fetch_round(
-    url: str, *, timeout: float = 10.0, exchange: Exchange = exchange
-) -> tuple[Campaign, Asked | None]:
-    """The campaign at an address, and its open round, if there is one.
+def fetch_round(url: str, *, timeout: float = 10.0, exchange: Exchange = exchange) -> Fetched:
+    """The campaign at an address that ends with its id, and its open round, if there is one.
 
-    The only round of a campaign needs no telling: the device builds it from the campaign itself.
+    The collector answers with the campaign's text under `campaign`, and the description of the round under
+    `round`; what does not have the hash in the address is refused.
     """
     _, wanted = split_address(url)
     answer = exchange(url, None, timeout)
@@ -139,20 +236,17 @@ def fetch_round(
         raise TransportError(f"expected a campaign from {urlsplit(url).netloc}, got status {answer.status}")
     try:
         view = json.loads(answer.body)
-        said, config = view["campaign"], view.get("device_config", {})
+        said = view["campaign"]
         campaign = Campaign.from_fields(json.loads(said) if isinstance(said, str) else said)
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise CampaignError(f"what {urlsplit(url).netloc} sent is no campaign") from None
     if campaign.id != wanted:
         raise CampaignError(
             f"expected campaign {wanted[:12]}, got one whose hash is {campaign.id[:12]}; do not answer it"
         )
-    if config is None:
-        return campaign, None
-    issued = view.get("ids") == "issued"
-    if not campaign.has_several_rounds:
-        return campaign, Asked(number=1, mechanism=campaign.build(), ids_are_issued=issued)
-    return campaign, replace(Asked.told(campaign, config), ids_are_issued=issued)
+    description = view.get("round")
+    round = None if description is None else campaign.read_round(description)
+    return Fetched(campaign, round, view.get("ids") == "issued")
 
 
 def fetch_ids(url: str, count: int, *, timeout: float = 10.0, exchange: Exchange = exchange) -> list[bytes]:
@@ -161,14 +255,17 @@ def fetch_ids(url: str, count: int, *, timeout: float = 10.0, exchange: Exchange
     if answer.status != 200:
         raise TransportError(
             f"expected ids from {urlsplit(url).netloc}, got status {answer.status}",
+            code="no-id",
             retry_after=answer.retry_after,
         )
     try:
         ids = [bytes.fromhex(name) for name in json.loads(answer.body)["ids"]]
         if len(set(ids)) != count or len(ids) != count or {len(name) for name in ids} != {REPORT_ID_BYTES}:
             raise ValueError
-    except (ValueError, KeyError, TypeError):
-        raise TransportError(f"expected {count} different ids of {REPORT_ID_BYTES} bytes") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise TransportError(
+            f"expected {count} different ids of {REPORT_ID_BYTES} bytes", code="no-id"
+        ) from None
     return ids
 
 
@@ -215,7 +312,7 @@ def _statuses(body: bytes, expected: int) -> list[bool]:
         if len(statuses) != expected:
             raise ValueError
         return [status in ACCEPTED for status in statuses]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise TransportError(f"expected one status for each of {expected} reports, got none") from None
 
 

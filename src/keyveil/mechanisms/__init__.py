@@ -5,18 +5,26 @@ on a grid). `unary`, `response` and `indexed` are the shapes of a signed report;
 `pckv_grr`, `privkv` and `kvue` are calibrations of them. `ue_sw`, `privkvm_star` and `boundary_bits`
 report values, `broadcast` is a later round of PrivKVM, `keys_only` asks about keys by one of the
 `oracles`, `bucket` hashes whole records, `apart` holds the baselines that perturb keys and values
-apart, `values` the value mechanisms without keys. `moments` says how unsure a signed report leaves
-a key's frequency and mean. `device` makes the report that is sent, `describe` says a
-mechanism's integers to devices in other languages.
+apart, `values` the value mechanisms without keys, `encoded` the small questions of single rounds.
+`moments` says how unsure a signed report leaves a key's frequency and mean. `named` makes a mechanism of
+its name, `device` the report that is sent; `describe` shows a mechanism's integers.
 """
 
 from keyveil.mechanisms.apart import Apart
-from keyveil.mechanisms.base import Allocation, Answer, Calibrated, KeyValueMechanism, Mechanism, Witness
+from keyveil.mechanisms.base import (
+    Allocation,
+    Answer,
+    Calibrated,
+    KeyValueMechanism,
+    Mechanism,
+    Parameters,
+    Witness,
+)
 from keyveil.mechanisms.boundary_bits import IndexedBoundaryBits
 from keyveil.mechanisms.broadcast import BroadcastIndex
 from keyveil.mechanisms.bucket import Bucket
 from keyveil.mechanisms.channel import Channel, Exactness, Number
-from keyveil.mechanisms.describe import describe, described
+from keyveil.mechanisms.describe import describe
 from keyveil.mechanisms.device import make_report
 from keyveil.mechanisms.indexed import SampledIndex
 from keyveil.mechanisms.keys_only import EncodedOracle, OwnKey, OwnSign, PopularSize, RecordSize, SizeClass
@@ -57,6 +65,7 @@ __all__ = [
     "Number",
     "OwnKey",
     "OwnSign",
+    "Parameters",
     "PopularSize",
     "RecordSize",
     "Response",
@@ -72,7 +81,6 @@ __all__ = [
     "Witness",
     "build",
     "describe",
-    "described",
     "find",
     "make_report",
 ]

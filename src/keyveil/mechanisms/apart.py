@@ -51,6 +51,7 @@ class Apart(Calibration, AsksEverybody):
 
     id: ClassVar[str] = "apart"
     allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.NAIVE,)
+    fields: ClassVar[tuple[str, ...]] = ("epsilon", "pairs_per_user")
 
     def __post_init__(self) -> None:
         check_size(self.n_keys, self.pairs_per_user)

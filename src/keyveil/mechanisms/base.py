@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
@@ -61,6 +61,10 @@ class Mechanism(Protocol):
     @property
     def word_bits(self) -> int:
         """How many bits a random word has: 64, but for tests that try all words."""
+
+    @property
+    def parameters(self) -> Parameters | None:
+        """How to make it again; None for one that was put together by hand."""
 
     # --- the kernel: what the proof is about ---
 
@@ -120,6 +124,32 @@ class Mechanism(Protocol):
         """Whether an answer tells the witness's records apart as its own answer does."""
 
 
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What makes a mechanism, by name: its id, its budget and its sizes; never an integer of its kernel.
+
+    Whoever knows them and the number of keys calibrates the same mechanism: `named.calibrated`.
+    """
+
+    id: str
+    fields: tuple[tuple[str, Any], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As in the description of a round: budgets are fractions in text, sizes are numbers."""
+        return {"id": self.id, **{name: _plain(value) for name, value in self.fields}}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        # Levels reach 2**64, more than a JSON number holds everywhere.
+        return [str(each) if isinstance(each, Level) else each for each in value]
+    return str(value) if isinstance(value, Fraction) else value
+
+
+class Level(int):
+    """A number of words out of 2**64: text in JSON."""
+
+
 class Ask(NamedTuple):
     """What a calibration is asked for, checked."""
 
@@ -135,6 +165,19 @@ class Ask(NamedTuple):
         """How many words there are."""
         return 1 << self.word_bits
 
+    def resolved(self, **options: Any) -> Ask:
+        """The same with some options chosen."""
+        return self._replace(options={**self.options, **options})
+
+    def field(self, name: str) -> Any:
+        """What a description says under a name."""
+        own = {
+            "epsilon": self.epsilon,
+            "allocation": self.allocation.value,
+            "pairs_per_user": self.pairs_per_user,
+        }
+        return own[name] if name in own else self.options[name]
+
 
 class Calibrated(Mechanism, Protocol):
     """A mechanism with a name, that knows its own parameters for an epsilon."""
@@ -144,6 +187,12 @@ class Calibrated(Mechanism, Protocol):
     """The splits of a budget that it has, the default first."""
     small_options: ClassVar[Mapping[str, Any]]
     """Options with which an instance is small enough to be enumerated."""
+    fields: ClassVar[tuple[str, ...]]
+    """What a description of it names, beside the id."""
+
+    @classmethod
+    def named(cls, ask: Ask) -> Self:
+        """The instance for a request whose every option is chosen; it remembers its name."""
 
     @classmethod
     def for_epsilon(
@@ -159,15 +208,23 @@ class Calibrated(Mechanism, Protocol):
         """The most truthful instance whose privacy loss is at most `epsilon`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """`for_epsilon` of every mechanism: checks what is asked, and leaves the numbers to `calibrate`."""
+    """`for_epsilon` of every mechanism: checks what is asked, and leaves the numbers to others.
 
-    __slots__ = ()
+    `resolve` chooses sizes, by whatever arithmetic is best; `calibrate` makes integers of a budget and
+    sizes by exact arithmetic alone. A description names what was resolved, so that a device needs nothing
+    but `calibrate`, in any language.
+    """
+
+    parameters: Parameters | None = field(default=None, compare=False, repr=False)
+    """How to make it again; None for one that was put together by hand."""
 
     allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.OPTIMAL,)
     options: ClassVar[Mapping[str, Any]] = {}
     """Options beside the size, and their defaults."""
     small_options: ClassVar[Mapping[str, Any]] = {}
+    fields: ClassVar[tuple[str, ...]] = ("epsilon",)
 
     @classmethod
     def for_epsilon(
@@ -187,16 +244,26 @@ class Calibration:
         if unknown:
             known = ", ".join(cls.options) or "none"
             raise MechanismError(f'no option "{unknown[0]}" here; there is {known}')
-        return cls.calibrate(
-            Ask(
-                epsilon=budget,
-                n_keys=n_keys,
-                pairs_per_user=pairs_per_user,
-                allocation=choose(allocation, cls.allocations),
-                word_bits=word_bits,
-                options={**cls.options, **options},
-            )
+        ask = Ask(
+            epsilon=budget,
+            n_keys=n_keys,
+            pairs_per_user=pairs_per_user,
+            allocation=choose(allocation, cls.allocations),
+            word_bits=word_bits,
+            options={**cls.options, **options},
         )
+        return cls.named(cls.resolve(ask))
+
+    @classmethod
+    def named(cls, ask: Ask) -> Self:
+        """The instance for a request whose every option is chosen; it remembers its name."""
+        fields = tuple((name, ask.field(name)) for name in cls.fields)
+        return replace(cls.calibrate(ask), parameters=Parameters(cls.id, fields))  # type: ignore[attr-defined]
+
+    @classmethod
+    def resolve(cls, ask: Ask) -> Ask:
+        """The request with every size chosen."""
+        return ask
 
     @classmethod
     def calibrate(cls, ask: Ask) -> Self:

@@ -43,6 +43,7 @@ class IndexedBoundaryBits(Calibration, AsksOneKey):
     id: ClassVar[str] = "privkvm-star-oue"
     allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.NAIVE,)
     options: ClassVar[Mapping[str, Any]] = {"bins": BINS}
+    fields: ClassVar[tuple[str, ...]] = ("epsilon", "bins")
     small_options: ClassVar[Mapping[str, Any]] = {"bins": 2}
 
     def __post_init__(self) -> None:

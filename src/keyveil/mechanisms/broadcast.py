@@ -25,7 +25,17 @@ from typing import ClassVar, Self
 
 from keyveil.domain import FULL_LEVEL, HALF_LEVEL, Record, pick, round_to_sign, rounding_law, words_for
 from keyveil.errors import DomainError, MechanismError
-from keyveil.mechanisms.base import Allocation, Ask, AsksOneKey, Calibration, Tick, Witness, check_size
+from keyveil.mechanisms.base import (
+    Allocation,
+    Ask,
+    AsksOneKey,
+    Calibration,
+    Level,
+    Tick,
+    Witness,
+    check_size,
+)
+from keyveil.mechanisms.privkv import split_ask
 from keyveil.numerics import WORD_BITS, ceil_div, exp_below
 from keyveil.report import ABSENT, MINUS, PLUS, Symbol
 
@@ -48,6 +58,7 @@ class BroadcastIndex(Calibration, AsksOneKey):
 
     id: ClassVar[str] = "privkv-broadcast"
     allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.NAIVE,)
+    fields: ClassVar[tuple[str, ...]] = ("key_epsilon", "sign_epsilon", "levels")
 
     def __post_init__(self) -> None:
         check_size(self.n_keys, 1)
@@ -64,10 +75,10 @@ class BroadcastIndex(Calibration, AsksOneKey):
             )
 
     @classmethod
-    def calibrate(cls, ask: Ask) -> Self:
+    def resolve(cls, ask: Ask) -> Ask:
         """Half of `epsilon` for "held", half for the sign, all means at the middle."""
-        half = ask.epsilon / 2
-        return cls.for_budgets(half, half, levels=(HALF_LEVEL,) * ask.n_keys, word_bits=ask.word_bits)
+        half, levels = ask.epsilon / 2, (Level(HALF_LEVEL),) * ask.n_keys
+        return ask.resolved(key_epsilon=half, sign_epsilon=half, levels=levels)
 
     @classmethod
     def for_budgets(
@@ -79,18 +90,26 @@ class BroadcastIndex(Calibration, AsksOneKey):
         word_bits: int = WORD_BITS,
     ) -> Self:
         """The most truthful instance with these two budgets; a key budget of 0 says "held" by a coin."""
-        words, sign_odds = 1 << word_bits, exp_below(sign_epsilon)
-        fake = ceil_div(words, exp_below(key_epsilon) + 1)
+        means = tuple(map(Level, levels))
+        budgets = Fraction(key_epsilon), Fraction(sign_epsilon)
+        return cls.named(split_ask(*budgets, n_keys=len(levels), word_bits=word_bits, levels=means))
+
+    @classmethod
+    def calibrate(cls, ask: Ask) -> Self:
+        """Each budget for its own."""
+        words, levels = ask.words, ask.options["levels"]
+        key_odds, sign_odds = exp_below(ask.options["key_epsilon"]), exp_below(ask.options["sign_epsilon"])
+        fake = ceil_div(words, key_odds + 1)
         held = words - fake
         return cls(
-            n_keys=len(levels),
+            n_keys=ask.n_keys,
             held=held,
             held_keep=int(held * sign_odds / (sign_odds + 1)),
             fake=fake,
             # Rounded down, both: a kept sign is what tells a holder from a flipped coin.
             fake_keep=int(fake * sign_odds / (sign_odds + 1)),
             levels=levels,
-            word_bits=word_bits,
+            word_bits=ask.word_bits,
         )
 
     # --- the kernel ---

@@ -88,6 +88,7 @@ class Bucket(Calibration):
 
     id: ClassVar[str] = "bucket"
     options: ClassVar[Mapping[str, Any]] = {"buckets": None, "rho": 0.0, "cohorts": COHORTS}
+    fields: ClassVar[tuple[str, ...]] = ("epsilon", "pairs_per_user", "buckets", "occupied", "tie", "cohorts")
     small_options: ClassVar[Mapping[str, Any]] = {"buckets": 3, "cohorts": 2}
 
     def __post_init__(self) -> None:
@@ -111,10 +112,10 @@ class Bucket(Calibration):
             raise MechanismError("two buckets that a key's signs never share tell no frequency; raise rho")
 
     @classmethod
-    def calibrate(cls, ask: Ask) -> Self:
+    def resolve(cls, ask: Ask) -> Ask:
         """The best number of buckets (or the one asked for), and the j0 that tells most truth."""
         # Nobody holds more pairs than there are keys; more dummies would only add noise.
-        E, l = exp_below(ask.epsilon), min(ask.pairs_per_user, ask.n_keys)
+        l = min(ask.pairs_per_user, ask.n_keys)
         buckets = best_buckets(ask.epsilon, l) if ask.options["buckets"] is None else ask.options["buckets"]
         if buckets < 2:
             raise MechanismError(f"expected at least 2 buckets, got {buckets}")
@@ -122,24 +123,30 @@ class Bucket(Calibration):
         ties = rho if rho > 0 else rho * (buckets - 1)
         if not -1 <= ties <= 1:
             raise MechanismError(f"rho must lie between {-1 / (buckets - 1):.4g} and 1, got {float(rho):g}")
-        tried = likely_occupied(min(l, buckets - 1), buckets)
-        made = []
-        for j0 in tried:
-            # Rounding low up may leave j0 own buckets less than E times as much.
-            low = ceil_div(ask.words, buckets - j0 + j0 * E)
-            made.append(
-                cls(
-                    n_keys=ask.n_keys,
-                    pairs_per_user=l,
-                    buckets=buckets,
-                    low=low,
-                    high=min(int(E * low), (ask.words - (buckets - j0) * low) // j0),
-                    tie=round(ties * TIE_WORDS),
-                    cohorts=ask.options["cohorts"],
-                    word_bits=ask.word_bits,
-                )
+        ask = ask._replace(pairs_per_user=l).resolved(buckets=buckets, tie=round(ties * TIE_WORDS))
+        tried = [ask.resolved(occupied=j0) for j0 in likely_occupied(min(l, buckets - 1), buckets)]
+        return max(tried, key=lambda each: cls.calibrate(each).a)
+
+    @classmethod
+    def calibrate(cls, ask: Ask) -> Self:
+        """Low and high for a number of buckets and j0 of them occupied."""
+        E, buckets, j0 = exp_below(ask.epsilon), ask.options["buckets"], ask.options["occupied"]
+        if not 1 <= j0 <= min(ask.pairs_per_user, buckets - 1):
+            raise MechanismError(
+                f"expected 1 to {min(ask.pairs_per_user, buckets - 1)} occupied buckets, got {j0}"
             )
-        return max(made, key=lambda m: m.a)
+        # Rounding low up may leave j0 own buckets less than E times as much.
+        low = ceil_div(ask.words, buckets - j0 + j0 * E)
+        return cls(
+            n_keys=ask.n_keys,
+            pairs_per_user=ask.pairs_per_user,
+            buckets=buckets,
+            low=low,
+            high=min(int(E * low), (ask.words - (buckets - j0) * low) // j0),
+            tie=ask.options["tie"],
+            cohorts=ask.options["cohorts"],
+            word_bits=ask.word_bits,
+        )
 
     # --- the kernel ---
 

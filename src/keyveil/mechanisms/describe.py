@@ -1,4 +1,4 @@
-"""A mechanism as integers: all that a device in another language must know to draw from its kernel.
+"""A mechanism as integers: what its calibration came to, for people and for other languages to compare.
 
     {"shape": ..., the shape's fields}
 
@@ -6,14 +6,12 @@ Fields are those of the Python class, nested values nested. Counts of words may 
 number holds exactly in every language, so they are decimal text (`keep`, `flip`, `fake`, ...); sizes
 are numbers. Words have 64 bits; a mechanism of shorter ones, as tests use them, is not described.
 
-`described` is the way back, for devices that are told the rounds of a campaign.
+Nobody reads these integers back: a device calibrates its own (`named`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import singledispatch
-from types import MappingProxyType
 from typing import Any
 
 from keyveil.errors import MechanismError
@@ -31,7 +29,7 @@ from keyveil.mechanisms.response import SignedResponse
 from keyveil.mechanisms.ue_sw import UeSw
 from keyveil.mechanisms.unary import SignedUnary
 from keyveil.mechanisms.value_channel import ValueChannel
-from keyveil.mechanisms.values import Harmony, Window, WindowResponse
+from keyveil.mechanisms.values import Harmony, Window
 from keyveil.numerics import WORD_BITS
 
 Description = dict[str, Any]
@@ -216,83 +214,3 @@ def _size(part: Any) -> Description:
 
 def _words(part: Any, *names: str) -> dict[str, str]:
     return {name: str(getattr(part, name)) for name in names}
-
-
-# --- the way back ---
-
-_MECHANISMS: Mapping[str, Any] = MappingProxyType(
-    {
-        "signed-unary": SignedUnary,
-        "signed-response": SignedResponse,
-        "sampled-index": SampledIndex,
-        "unary-values": UeSw,
-        "indexed-boundary": IndexedBoundary,
-        "indexed-boundary-bits": IndexedBoundaryBits,
-        "broadcast-index": BroadcastIndex,
-        "bucket": Bucket,
-        "apart": Apart,
-        "encoded-oracle": EncodedOracle,
-    }
-)
-_PIECES: Mapping[str, Any] = MappingProxyType(
-    {
-        "own-key": OwnKey,
-        "record-size": RecordSize,
-        "size-class": SizeClass,
-        "own-sign": OwnSign,
-        "popular-size": PopularSize,
-        "response": Response,
-        "bits": Bits,
-        "hashed": Hashed,
-        "wave": lambda **fields: Wave(response=WindowResponse(**fields)),
-    }
-)
-# Parts that need no name: their fields tell what they are.
-_PARTS: Mapping[frozenset[str], Any] = MappingProxyType(
-    {
-        frozenset({"keep", "flip", "fake"}): Channel,
-        frozenset({"window", "near", "far", "fake"}): ValueChannel,
-        frozenset({"n_in", "width", "step"}): Window,
-        frozenset({"keep"}): Harmony,
-    }
-)
-
-
-def described(description: object) -> Mechanism:
-    """The mechanism that was described; what is no description is refused.
-
-    >>> from keyveil.mechanisms.kvue import KvUe
-    >>> mechanism = KvUe.for_epsilon(1, n_keys=10)
-    >>> described(describe(mechanism)).loss == mechanism.loss
-    True
-    """
-    try:
-        if not isinstance(description, dict) or description.get("shape") not in _MECHANISMS:
-            raise ValueError("its shape is none that this version knows")
-        made: Mechanism = _rebuild(description)
-        if describe(made) != description:
-            raise ValueError("it describes no mechanism completely")
-        return made
-    except (TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise MechanismError(f"expected the description of a mechanism, got none: {error}") from None
-
-
-def _rebuild(said: object) -> Any:
-    match said:
-        case dict():
-            fields = {name: _rebuild(value) for name, value in said.items() if name != "shape"}
-            shape = said.get("shape")
-            if shape is None:
-                make = _PARTS.get(frozenset(fields))
-            else:
-                make = _MECHANISMS.get(shape) or _PIECES.get(shape)
-            if make is None:
-                raise ValueError("a part has a shape that this version does not know")
-            return make(**fields)
-        case list():
-            return tuple(_rebuild(value) for value in said)
-        case str() if said.isascii() and said.isdigit() and len(said) <= 20:
-            return int(said)
-        case int() if not isinstance(said, bool):
-            return said
-    raise ValueError("a field that is neither a number nor a part")

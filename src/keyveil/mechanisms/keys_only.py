@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Protocol, Self
 from keyveil.domain import FULL_LEVEL, Record, pick, sample_pair, sampling_law, words_before, words_for
 from keyveil.errors import MechanismError
 from keyveil.mechanisms.base import Answer, Ask, AsksEverybody, Calibration, Tick, Witness, check_size
-from keyveil.mechanisms.oracles import COHORTS, Bits, Hashed, Oracle, Response, Wave
+from keyveil.mechanisms.oracles import COHORTS, Bits, Hashed, Oracle, Response, Wave, best_buckets
 from keyveil.report import Layout
 
 
@@ -175,7 +175,8 @@ class PopularSize:
         return len(self.starts) + 1
 
     def _held(self, record: Record) -> int:
-        return min(self.most, sum(pair.code in self.popular for pair in record.pairs))
+        popular = frozenset(self.popular)
+        return min(self.most, sum(pair.code in popular for pair in record.pairs))
 
     def draw(self, record: Record, word: int, word_bits: int) -> int:
         """1 + class, or 0."""
@@ -355,11 +356,19 @@ class Olh(EncodedOracle):
 
     __slots__ = ()
     id: ClassVar[str] = "olh"
-    options: ClassVar[Mapping[str, Any]] = {"cohorts": COHORTS}
+    options: ClassVar[Mapping[str, Any]] = {"cohorts": COHORTS, "buckets": None}
+    fields: ClassVar[tuple[str, ...]] = ("epsilon", "buckets", "cohorts")
     small_options: ClassVar[Mapping[str, Any]] = {"cohorts": 4}
 
     @classmethod
     def calibrate(cls, ask: Ask) -> Self:
         """The most truthful bucket; l plays no part."""
-        oracle = Hashed.for_epsilon(ask.epsilon, ask.n_keys + 1, ask.word_bits, ask.options["cohorts"])
+        response = Response.for_epsilon(ask.epsilon, ask.options["buckets"], ask.word_bits)
+        oracle = Hashed(n_symbols=ask.n_keys + 1, response=response, cohorts=ask.options["cohorts"])
         return cls(encoder=OwnKey(n_keys=ask.n_keys), oracle=oracle)
+
+    @classmethod
+    def resolve(cls, ask: Ask) -> Ask:
+        """The number of buckets."""
+        buckets = ask.options["buckets"]
+        return ask.resolved(buckets=best_buckets(ask.epsilon) if buckets is None else buckets)

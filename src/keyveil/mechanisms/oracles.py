@@ -262,8 +262,7 @@ class Hashed:
     ) -> Self:
         """G = round(E) + 1 buckets, the best number for one symbol."""
         budget = parse_epsilon(epsilon)
-        buckets = max(2, round(math.exp(float(budget))) + 1)
-        response = Response.for_epsilon(budget, buckets, word_bits)
+        response = Response.for_epsilon(budget, best_buckets(budget), word_bits)
         return cls(n_symbols=n_symbols, response=response, cohorts=cohorts)
 
     @property
@@ -410,6 +409,11 @@ class Wave:
         """The output of the symbol's window that is farthest from the other's."""
         window = self.response.window
         return window.pick_near(symbol, 0 if symbol < other else window.width - 1)
+
+
+def best_buckets(epsilon: Fraction) -> int:
+    """The best number of buckets for one symbol: round(E) + 1."""
+    return max(2, round(math.exp(float(epsilon))) + 1)
 
 
 def bucket_of(cohort: int, symbol: int, buckets: int) -> int:

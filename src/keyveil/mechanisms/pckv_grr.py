@@ -35,6 +35,7 @@ class PckvGrr(SignedResponse):
     __slots__ = ()
     id: ClassVar[str] = "pckv-grr"
     allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.OPTIMAL, Allocation.TIGHT, Allocation.NAIVE)
+    fields: ClassVar[tuple[str, ...]] = ("epsilon", "allocation", "pairs_per_user")
 
     @classmethod
     def calibrate(cls, ask: Ask) -> Self:

@@ -39,6 +39,7 @@ class PckvUe(SignedUnary):
     __slots__ = ()
     id: ClassVar[str] = "pckv-ue"
     allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.OPTIMAL, Allocation.TIGHT, Allocation.NAIVE)
+    fields: ClassVar[tuple[str, ...]] = ("epsilon", "allocation", "pairs_per_user")
 
     @classmethod
     def calibrate(cls, ask: Ask) -> Self:

@@ -16,7 +16,7 @@ IEEE S&P 2019, Algorithms 2 to 4 (their p1, p2 are our a, p).
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from keyveil.mechanisms.base import Allocation, Ask
 from keyveil.mechanisms.channel import Channel
@@ -36,6 +36,7 @@ class PrivKv(SampledIndex):
     __slots__ = ()
     id: ClassVar[str] = "privkv"
     allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.NAIVE, Allocation.TIGHT)
+    fields: ClassVar[tuple[str, ...]] = ("epsilon", "allocation")
 
     @classmethod
     def calibrate(cls, ask: Ask) -> Self:
@@ -58,3 +59,42 @@ class PrivKv(SampledIndex):
         keep = int(held * sign_odds / (sign_odds + 1))
         channel = Channel(keep=keep, flip=held - keep, fake=fake, word_bits=word_bits)
         return cls(n_keys=n_keys, channel=channel)
+
+
+class PrivKvSplit(PrivKv):
+    """The same with a budget for "held" and another for the sign: the first round of PrivKVM.
+
+    >>> m = PrivKvSplit.for_budgets(Fraction(1, 2), Fraction(1, 6), n_keys=100)
+    >>> m.parameters.to_json()
+    {'id': 'privkv-split', 'key_epsilon': '1/2', 'sign_epsilon': '1/6'}
+    """
+
+    __slots__ = ()
+    id: ClassVar[str] = "privkv-split"
+    allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.NAIVE,)
+    fields: ClassVar[tuple[str, ...]] = ("key_epsilon", "sign_epsilon")
+
+    @classmethod
+    def for_budgets(cls, key_epsilon: Fraction, sign_epsilon: Fraction, *, n_keys: int) -> Self:
+        """The most truthful instance with these two budgets."""
+        return cls.named(split_ask(key_epsilon, sign_epsilon, n_keys=n_keys))
+
+    @classmethod
+    def calibrate(cls, ask: Ask) -> Self:
+        """Each budget for its own."""
+        key_odds, sign_odds = (exp_below(ask.options[name]) for name in cls.fields)
+        return cls.for_odds(key_odds, sign_odds, n_keys=ask.n_keys, word_bits=ask.word_bits)
+
+
+def split_ask(
+    key_epsilon: Fraction, sign_epsilon: Fraction, *, n_keys: int, word_bits: int = WORD_BITS, **options: Any
+) -> Ask:
+    """A request for two budgets."""
+    return Ask(
+        epsilon=key_epsilon + sign_epsilon,
+        n_keys=n_keys,
+        pairs_per_user=1,
+        allocation=Allocation.NAIVE,
+        word_bits=word_bits,
+        options={"key_epsilon": key_epsilon, "sign_epsilon": sign_epsilon, **options},
+    )

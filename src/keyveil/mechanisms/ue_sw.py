@@ -80,7 +80,8 @@ class UeSw(Calibration, ThroughChannel, AsksEverybody):
         Allocation.NAIVE,
         Allocation.EXTREMAL,
     )
-    options: ClassVar[Mapping[str, Any]] = {"bins": BINS, "half_width": None}
+    options: ClassVar[Mapping[str, Any]] = {"bins": BINS, "half_width": None, "width": None}
+    fields: ClassVar[tuple[str, ...]] = ("epsilon", "allocation", "pairs_per_user", "bins", "width")
     small_options: ClassVar[Mapping[str, Any]] = {"bins": 2}
 
     def __post_init__(self) -> None:
@@ -89,7 +90,7 @@ class UeSw(Calibration, ThroughChannel, AsksEverybody):
     @classmethod
     def calibrate(cls, ask: Ask) -> Self:
         """The boldest instance of a split whose privacy loss is at most `epsilon`."""
-        window, half = cls._window(ask), ask.epsilon / 2
+        window, half = Window(n_in=ask.options["bins"], width=ask.options["width"]), ask.epsilon / 2
         if ask.allocation is Allocation.EXTREMAL:
             channel = ValueChannel.extremal(exp_below(ask.epsilon), window=window, word_bits=ask.word_bits)
         else:
@@ -105,12 +106,17 @@ class UeSw(Calibration, ThroughChannel, AsksEverybody):
             channel = replace(channel, fake=fake)
         return cls(n_keys=ask.n_keys, pairs_per_user=ask.pairs_per_user, channel=channel)
 
-    @staticmethod
-    def _window(ask: Ask) -> Window:
+    @classmethod
+    def resolve(cls, ask: Ask) -> Ask:
+        """The width of the window, in outputs."""
         half_width, bins = ask.options["half_width"], ask.options["bins"]
+        if ask.options["width"] is not None:
+            return ask
         if half_width is None and ask.allocation is not Allocation.EXTREMAL:
-            return Window.square_wave(ask.epsilon / 2, bins)
-        return Window.around(EXTREMAL_HALF_WIDTH if half_width is None else half_width, bins)
+            window = Window.square_wave(ask.epsilon / 2, bins)
+        else:
+            window = Window.around(EXTREMAL_HALF_WIDTH if half_width is None else half_width, bins)
+        return ask.resolved(width=window.width)
 
     # --- the kernel ---
 

@@ -130,7 +130,7 @@ class WindowResponse:
     def square_wave(cls, epsilon: object, bins: int, word_bits: int = WORD_BITS) -> Self:
         """The square wave at `epsilon`."""
         budget = parse_epsilon(epsilon)
-        return cls._fill(Window.square_wave(budget, bins), exp_below(budget), word_bits)
+        return cls.filled(Window.square_wave(budget, bins), exp_below(budget), word_bits)
 
     @classmethod
     def piecewise(cls, epsilon: object, bins: int, word_bits: int = WORD_BITS) -> Self:
@@ -141,10 +141,11 @@ class WindowResponse:
         (5, True)
         """
         budget = parse_epsilon(epsilon)
-        return cls._fill(Window.piecewise(budget, bins), exp_below(budget), word_bits)
+        return cls.filled(Window.piecewise(budget, bins), exp_below(budget), word_bits)
 
     @classmethod
-    def _fill(cls, window: Window, E: Fraction, word_bits: int) -> Self:
+    def filled(cls, window: Window, E: Fraction, word_bits: int = WORD_BITS) -> Self:
+        """The most truthful response with this window whose loss is at most E."""
         words, outside = 1 << word_bits, window.n_out - window.width
         far = ceil_div(words, window.width * E + outside)
         near = (words - outside * far) // window.width

@@ -3,18 +3,21 @@
 from keyveil.numerics.entropy import Entropy, InsecureSeededEntropy, system_entropy
 from keyveil.numerics.intervals import CONFIDENCE, two_sided_z
 from keyveil.numerics.probability import (
+    PRICE_BITS,
     WORD_BITS,
     ceil_div,
     epsilon_above,
     exp_below,
     log_above,
     parse_epsilon,
+    price,
     rounded_up,
 )
 from keyveil.numerics.words import Words, at_least, planes
 
 __all__ = [
     "CONFIDENCE",
+    "PRICE_BITS",
     "WORD_BITS",
     "Entropy",
     "InsecureSeededEntropy",
@@ -26,6 +29,7 @@ __all__ = [
     "log_above",
     "parse_epsilon",
     "planes",
+    "price",
     "rounded_up",
     "system_entropy",
     "two_sided_z",

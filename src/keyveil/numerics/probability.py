@@ -12,7 +12,7 @@ logarithm (`epsilon_above`). Both errors make the printed epsilon larger, never 
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
 
 from keyveil.errors import BudgetError
@@ -22,9 +22,14 @@ WORD_BITS = 64
 # Above this, e**epsilon leaves fewer than 2**18 of 2**64 words for a lie; nobody is protected.
 LARGEST_EPSILON = 32
 
-# exp is cut ten digits earlier than log, so that log(exp_below(x)) stays below x.
-_EXP = Context(prec=50)
-_LOG = Context(prec=60)
+# Bits behind the point while an exponential or a logarithm is computed, and of a price.
+_BITS, PRICE_BITS = 256, 192
+# exp is computed at the argument over 2**16, where 24 terms are enough, and squared as often.
+_SQUARINGS = 16
+# exp stays this far below, so that log_above(exp_below(x)) <= x.
+_MARGIN_BITS = 160
+# Terms of the logarithm's series: for z <= 1/3 the rest is below 2**-256.
+_LOG_TERMS = 84
 
 
 def parse_epsilon(value: object, where: str = "epsilon") -> Fraction:
@@ -53,17 +58,26 @@ def parse_epsilon(value: object, where: str = "epsilon") -> Fraction:
 
 
 def exp_below(x: Fraction) -> Fraction:
-    """A rational just below exp(x), by less than one part in 10**47; exactly 1 for x = 0.
+    """A rational just below exp(x), by less than one part in 2**159; exactly 1 for x = 0.
+
+    Whole numbers and rounding down alone, so that every language finds the same one.
 
     >>> float(exp_below(Fraction(1)))
     2.718281828459045
     """
     if x == 0:
         return Fraction(1)
-    argument = _EXP.divide(Decimal(x.numerator), Decimal(x.denominator))
-    # To fifty digits, rounding is wrong by at most 5e-50 of a number: of the argument, which makes
-    # 5e-50 * 32 of the exponential, and of the exponential itself. Together less than 2e-48.
-    return Fraction(_EXP.exp(argument)) * (1 - Fraction(2, 10**48))
+    small = (x.numerator << _BITS) // x.denominator >> _SQUARINGS
+    total = term = 1 << _BITS
+    place = 1
+    while term:
+        term = (term * small >> _BITS) // place
+        total += term
+        place += 1
+    for _ in range(_SQUARINGS):
+        # Each squaring doubles what rounding has lost: together less than 2**-230 of the whole.
+        total = total * total >> _BITS
+    return Fraction(total - (total >> _MARGIN_BITS), 1 << _BITS)
 
 
 def epsilon_above(ratio: Fraction) -> float:
@@ -76,18 +90,40 @@ def epsilon_above(ratio: Fraction) -> float:
 
 
 def log_above(ratio: Fraction) -> Fraction:
-    """A rational just above ln(ratio), to sixty digits, so that rounds that share epsilon add up to it.
+    """A multiple of 2**-192 just above ln(ratio), so fine that rounds that share epsilon add up to it.
 
     >>> 3 * log_above(exp_below(Fraction(1, 3))) <= 1
     True
     """
+    return Fraction(price(ratio), 1 << PRICE_BITS)
+
+
+def price(ratio: Fraction) -> int:
+    """What an answer with this loss costs, in units of 2**-192: ln(ratio), rounded up.
+
+    ratio = m 2**k with m in [1, 2]; ln m = 2 atanh((m - 1)/(m + 1)). Every step rounds up.
+
+    >>> price(exp_below(Fraction(2))) <= 2 << 192, price(Fraction(1))
+    (True, 0)
+    """
     if ratio < 1:
         raise ValueError(f"a privacy ratio is at least 1, got {float(ratio)}")
     if ratio == 1:
-        return Fraction(0)
-    up = Context(prec=_LOG.prec, rounding=ROUND_CEILING)
-    quotient = up.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
-    return Fraction(up.next_plus(_LOG.ln(quotient)))
+        return 0
+    one = 1 << _BITS
+    doublings = (ratio.numerator // ratio.denominator).bit_length() - 1
+    m = -(-(ratio.numerator << _BITS) // (ratio.denominator << doublings))
+    log = _twice_atanh_above(-(-(m - one << _BITS) // (m + one)))
+    return -(-(log + doublings * _LN_2) >> _BITS - PRICE_BITS)
+
+
+def _twice_atanh_above(z: int) -> int:
+    """2 atanh(z) for z <= 1/3, from above; both in units of 2**-256."""
+    square, power, total = -(-z * z >> _BITS), z, 1
+    for odd in range(1, 2 * _LOG_TERMS, 2):
+        total += -(-power // odd)
+        power = -(-power * square >> _BITS)
+    return 2 * total
 
 
 def rounded_up(number: Fraction) -> float:
@@ -103,3 +139,6 @@ def rounded_up(number: Fraction) -> float:
 def ceil_div(numerator: Fraction | int, denominator: Fraction | int) -> int:
     """The quotient, rounded up to an integer."""
     return math.ceil(Fraction(numerator) / Fraction(denominator))
+
+
+_LN_2 = _twice_atanh_above((1 << _BITS) // 3 + 1)

@@ -24,83 +24,101 @@ that intervals are about whole records. What is published went through `shrink` 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from functools import cached_property
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.errors import ProtocolError
 from keyveil.estimate import Estimates, Lever, Levers, estimate
-from keyveil.estimate.shrink import NO_ANCHOR, TYPICAL_SPREAD, Anchor, Earlier, Evidence, Prior, Total, shrink
+from keyveil.estimate.shrink import (
+    NO_ANCHOR,
+    TYPICAL_SPREAD,
+    Anchor,
+    Earlier,
+    Evidence,
+    Shrunk,
+    Total,
+    shrink,
+)
 from keyveil.estimate.sizes import SizeLaw, Truncation, class_ends, size_classes
 from keyveil.estimate.whole import Truncations, untruncate
-from keyveil.mechanisms import (
-    Bucket,
-    EncodedOracle,
-    Mechanism,
-    OwnSign,
-    PopularSize,
-    Response,
-    SizeClass,
-    Wave,
-)
-from keyveil.mechanisms.base import check_size
+from keyveil.mechanisms import Bucket, EncodedOracle, Mechanism, SizeClass
+from keyveil.mechanisms.base import AsksOneKey, check_size
 from keyveil.mechanisms.channel import share
+from keyveil.mechanisms.encoded import (
+    OwnSignResponse,
+    PopularSizeResponse,
+    SizeClassResponse,
+    SizeClassWave,
+)
 from keyveil.numerics import parse_epsilon
 from keyveil.plan import Choice, Crowd, best
 from keyveil.plan.choice import WANTS, cohorts
-from keyveil.protocols.base import Group, Outcome, Round, check_answer, require_reports
+from keyveil.protocols.base import History, Outcome, check_history, protocol_name, require_reports
 from keyveil.protocols.ks_grr import widen
+from keyveil.rounds import Group, Round
 from keyveil.tally import Tally
 
 Floats = NDArray[np.float64]
 
-SIZES, OVERLAP, CHECK = Fraction(3, 100), Fraction(2, 100), Fraction(2, 100)
-MOST_VALUES = Fraction(5, 100)
-# From this padding length on two rounds beat one; fewer keys than this many tops are all candidates.
-LONG, FEW_TOPS = 5, 10
-LIKELY, MOST_CANDIDATES = 0.002, 3000
-# Of those who check, nobody is heard for more popular pairs than this many times the mean.
-MOST_POPULAR = 2.5
-# Above this many classes a wave tells sizes better than randomized response does.
-FEW_CLASSES = 9
-# Users of the value group, if each told the plain truth; and the error that is good enough without one.
-ANCHORS, ANCHORED = 200, 0.04
-# Sizes and skew are contradicted by factors this large, beyond this many standard errors.
-OTHER_SIZES, OTHER_SKEW, SURELY = 2, 3, 3
 TRUNCATED = "records are cut; frequencies are brought back to whole ones, and their errors allow for it"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Found:
-    """What the rounds so far found."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """The numbers of one version of `auto`.
 
-    law: SizeLaw
-    anchor: Anchor = NO_ANCHOR
-    choice: Choice | None = None
-    discovered: Evidence | None = None
-    raw: Estimates | None = None
-    prior: Prior | None = None
-    evidence: Evidence | None = None
-    keys: tuple[int, ...] | None = None
-    notes: tuple[str, ...] = ()
+    A round says which version opened it, and that version goes on with the campaign: whoever changes a
+    number adds a version to `TUNINGS` and leaves the old one as it is.
+    """
 
-    def noting(self, *notes: str) -> _Found:
-        return replace(self, notes=(*self.notes, *notes))
+    sizes: Fraction = Fraction(3, 100)
+    overlap: Fraction = Fraction(2, 100)
+    check: Fraction = Fraction(2, 100)
+    most_values: Fraction = Fraction(5, 100)
+    # From this padding length on two rounds beat one; fewer keys than this many tops are all candidates.
+    long: int = 5
+    few_tops: int = 10
+    likely: float = 0.002
+    most_candidates: int = 3000
+    # Of those who check, nobody is heard for more popular pairs than this many times the mean.
+    most_popular: float = 2.5
+    # Above this many classes a wave tells sizes better than randomized response does.
+    few_classes: int = 9
+    # Users of the value group, if each told the plain truth; and the error that is good enough without one.
+    anchors: int = 200
+    anchored: float = 0.04
+    # Sizes and skew are contradicted by factors this large, beyond this many standard errors.
+    other_sizes: int = 2
+    other_skew: int = 3
+    surely: int = 3
 
-    @property
-    def cut(self) -> Truncation | Truncations:
-        """How records were cut in the rounds that `raw` comes from."""
-        assert self.choice is not None
-        if self.keys is None:
-            return self.choice.truncation
-        assert self.discovered is not None
-        assert self.raw is not None
-        rest = np.ones(self.raw.frequency.size, dtype=np.bool_)
-        rest[list(self.keys)] = False
-        return Truncations(here=rest, first=self.discovered.truncation, second=self.choice.truncation)
+
+TUNINGS: Mapping[int, Tuning] = MappingProxyType({1: Tuning()})
+NEWEST = max(TUNINGS)
+
+
+class Discovered(NamedTuple):
+    """What `discover` found: unbiased frequencies, what they say, and what they say together."""
+
+    raw: Estimates
+    seen: Evidence
+    shrunk: Shrunk
+
+
+class Measured(NamedTuple):
+    """What `collect` or `measure` found, about whole or cut records."""
+
+    round: Round
+    raw: Estimates
+    seen: Evidence
+    cut: Truncation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +140,7 @@ class Auto:
     skew: float = 1.0
     rounds: int = 0
     """1 or 2 to fix it, 0 to let the sizes decide."""
+    version: int = NEWEST
     id: ClassVar[str] = "auto"
 
     def __post_init__(self) -> None:
@@ -131,8 +150,15 @@ class Auto:
             raise ProtocolError(f"users and top must be at least 1, got {self.users} and {self.top}")
         if self.want not in WANTS:
             raise ProtocolError(f'want must be one of {", ".join(WANTS)}, got "{self.want}"')
+        if self.version not in TUNINGS:
+            raise ProtocolError(f"expected a version of auto among {', '.join(map(str, TUNINGS))}")
         if self.rounds not in (0, 1, 2):
             raise ProtocolError(f"rounds must be 0 (as suits the sizes), 1 or 2, got {self.rounds}")
+
+    @property
+    def tuning(self) -> Tuning:
+        """The numbers of this version."""
+        return TUNINGS[self.version]
 
     # --- who is asked what ---
 
@@ -142,90 +168,70 @@ class Auto:
         return self.pairs_per_user > 1 and self.n_keys > 1
 
     def _size_group(self) -> Group:
-        return Fraction(0), SIZES if self.holds_several else Fraction(0)
+        return Fraction(0), self.tuning.sizes if self.holds_several else Fraction(0)
 
     def _value_group(self) -> Group:
         low = self._size_group()[1]
         told = math.tanh(float(self.epsilon) / 2) ** 2
-        return low, low + min(MOST_VALUES, Fraction(round(ANCHORS / told), self.users))
+        tuning = self.tuning
+        return low, low + min(tuning.most_values, Fraction(round(tuning.anchors / told), self.users))
 
-    def _round(self, purpose: str, mechanism: Mechanism, group: Group, **known: Any) -> Round:
-        return Round(protocol=self.id, purpose=purpose, mechanism=mechanism, group=group, **known)
-
-    def _after(self, round: Round, purpose: str, mechanism: Mechanism, group: Group, found: _Found) -> Round:
-        """The round that follows another, about the candidates if there are any."""
-        return self._round(
-            purpose,
-            mechanism,
-            group,
-            campaign=round.campaign,
-            number=round.number + 1,
-            keys=found.keys,
-            found=found,
+    def _round(self, campaign: str, number: int, purpose: str, mechanism: Mechanism, group: Group) -> Round:
+        return Round(
+            campaign=campaign,
+            number=number,
+            purpose=purpose,
+            mechanism=mechanism,
+            protocol=protocol_name(self),
+            group=group,
         )
 
     def start(self, campaign: str) -> Round:
         """Sizes, or values where there is nothing to learn about sizes."""
         if not self.holds_several:
-            return self._values(campaign, 1, _Found(law=SizeLaw.exactly(1)))
+            return self._values(campaign, 1)
         mechanism = self._size_mechanism(self.n_keys, self.pairs_per_user)
-        return self._round("sizes", mechanism, self._size_group(), campaign=campaign, number=1)
+        return self._round(campaign, 1, "sizes", mechanism, self._size_group())
 
     def stages(self) -> tuple[Round, ...]:
         """All rounds of one course, with stand-ins: everybody is in one group, so epsilon is any round's."""
-        first = self.start("stage")
-        law = SizeLaw.exactly(self.pairs_per_user)
-        stages = [first] if first.purpose == "values" else [first, self._values("stage", 2, _Found(law=law))]
-        found = _Found(law=law)
-        main = self._main("stage", len(stages) + 1, found, self._value_group()[1])
+        first, law = self.start("stage"), SizeLaw.exactly(self.pairs_per_user)
+        stages = [first] if first.purpose == "values" else [first, self._values("stage", 2)]
+        main = self._main(stages[-1], law, self._value_group()[1])
         stages.append(main)
         if main.purpose == "discover":
-            keys = tuple(range(min(self.n_keys, 2 * self.top)))
-            found = replace(main.found, keys=keys)
-            overlap = self._overlap(main, found)
-            stages += [overlap, self._measure(overlap, found, law)]
+            overlap = self._overlap(main, tuple(range(min(self.n_keys, 2 * self.top))))
+            stages += [overlap, self._measure(overlap, law)]
         if self.holds_several:
             # Whoever may be asked to check belongs to no other group.
-            last = replace(stages[-1], group=(stages[-1].group[0], 1 - CHECK))
-            check = self._check(last, replace(found, choice=last.found.choice), (0,), 1.0)
-            stages[-1:] = [last, check]
+            last = replace(stages[-1], group=(stages[-1].group[0], 1 - self.tuning.check))
+            stages[-1:] = [last, self._check(last, (0,), 1.0)]
         return tuple(stages)
 
-    def next(self, round: Round, tally: Tally) -> Round | Outcome:
-        """What follows once a round's tally is in."""
-        check_answer(self, round, tally)
-        step = {
-            "sizes": self._after_sizes,
-            "values": self._after_values,
-            "discover": self._after_discover,
-            "overlap": self._after_overlap,
-            "collect": self._after_main,
-            "measure": self._after_main,
-            "check": self._after_check,
-        }[round.purpose]
-        return step(round, tally)
+    def next(self, history: History) -> Round | Outcome:
+        """What follows from the rounds so far: read as they were opened, whatever would be opened today."""
+        check_history(self, history)
+        course, (round, tally) = _Course(self, history), history[-1]
+        match round.purpose:
+            case "sizes" if not self._means_anchor_themselves(course.law):
+                return self._values(round.campaign, 2)
+            case "sizes" | "values":
+                return self._main(round, course.law, round.group[1])
+            case "discover":
+                return self._overlap(round, course.candidates())
+            case "overlap":
+                return self._measure(round, course.law_of_candidates)
+            case "collect" | "measure":
+                require_reports(round, tally)
+                return self._after_main(course)
+        return self._finish(course)
 
     # --- the small groups ---
 
     def _size_mechanism(self, n_keys: int, typical: int) -> EncodedOracle:
         starts = size_classes(min(2 * typical, n_keys))
-        few = len(starts) <= FEW_CLASSES
-        oracle = (Response if few else Wave).for_epsilon(self.epsilon, len(starts))
-        return EncodedOracle(encoder=SizeClass(n_keys=n_keys, starts=starts), oracle=oracle)
-
-    def _after_sizes(self, round: Round, tally: Tally) -> Round:
-        assert isinstance(round.mechanism, EncodedOracle)
-        if tally.n_reports == 0:
-            law = SizeLaw.exactly(self.pairs_per_user)
-            found = _Found(
-                law=law, notes=(f"nobody told a size; {self.pairs_per_user} pairs are taken for it",)
-            )
-        else:
-            law = SizeLaw.told(round.mechanism, tally)
-            found = _Found(law=law).noting(*self._other_sizes(round.mechanism, law, tally.n_reports))
-        if self._means_anchor_themselves(law):
-            return self._main(round.campaign, 2, found, round.group[1])
-        return self._values(round.campaign, 2, found)
+        asks = SizeClassResponse if len(starts) <= self.tuning.few_classes else SizeClassWave
+        return asks.for_epsilon(self.epsilon, n_keys=n_keys, starts=starts)
 
     def _other_sizes(self, mechanism: EncodedOracle, law: SizeLaw, reports: int) -> list[str]:
         """What contradicts the declared number of pairs, that of nine users in ten."""
@@ -235,11 +241,12 @@ class Auto:
             float(mechanism.loss),
             self.pairs_per_user,
         )
-        error = SURELY * (odds + 1) / (odds - 1) / math.sqrt(reports)
+        tuning = self.tuning
+        error = tuning.surely * (odds + 1) / (odds - 1) / math.sqrt(reports)
         said = f"pairs_per_user is {declared}, but "
-        if law.shares[largest > declared / OTHER_SIZES].sum() < 0.1 and error < 0.1:
+        if law.shares[largest > declared / tuning.other_sizes].sum() < 0.1 and error < 0.1:
             return [f"{said}nine users in ten hold at most half of that"]
-        if law.shares[largest >= OTHER_SIZES * declared].sum() > max(0.1, error):
+        if law.shares[largest >= tuning.other_sizes * declared].sum() > max(0.1, error):
             return [f"{said}more than one user in ten holds about twice as many or more"]
         return []
 
@@ -255,9 +262,10 @@ class Auto:
         variance = np.where(np.isfinite(raw.frequency_se), raw.frequency_se, 0.0) ** 2
         squares = float(np.sum(raw.frequency**2 - variance))
         noise = 2 * np.sum(variance**2) + 4 * max(squares, 0.0) * variance.mean() + (variance.sum() / 20) ** 2
-        seen, error = max(squares, 0.0) / whole, SURELY * math.sqrt(float(noise)) / whole
+        surely, factor = self.tuning.surely, self.tuning.other_skew
+        seen, error = max(squares, 0.0) / whole, surely * math.sqrt(float(noise)) / whole
         assumed = float(crowd.counts @ share**2) / whole
-        if assumed / OTHER_SKEW <= seen + error and seen - error <= assumed * OTHER_SKEW:
+        if assumed / factor <= seen + error and seen - error <= assumed * factor:
             return []
         return [
             f"with a skew of {self.skew:g} the key of a typical pair would have frequency {assumed:.2g}, "
@@ -272,31 +280,11 @@ class Auto:
         share = choice.truncation.share(crowd.frequency)
         noise = choice.mechanism.moments.covariance(share, 0.0, asked).signed
         told = crowd.counts * share**2 / (noise + (TYPICAL_SPREAD * share) ** 2)
-        return bool(np.sum(told) > 1 / ANCHORED**2)
+        return bool(np.sum(told) > 1 / self.tuning.anchored**2)
 
-    def _values(self, campaign: str, number: int, found: _Found) -> Round:
-        mechanism = EncodedOracle(
-            encoder=OwnSign(n_keys=self.n_keys), oracle=Response.for_epsilon(self.epsilon, 3)
-        )
-        return self._round(
-            "values", mechanism, self._value_group(), campaign=campaign, number=number, found=found
-        )
-
-    def _after_values(self, round: Round, tally: Tally) -> Round:
-        found: _Found = round.found
-        if tally.n_reports:
-            oracle, n = round.mechanism, tally.n_reports
-            a, b = float(oracle.a), float(oracle.b)
-            _, plus, minus = share(a, b, tally.cells["support"], n)
-            held = min(1.0, max(plus + minus, 0.05))
-            error = math.sqrt((2 * b + (a - b) * held) / n) / (a - b)
-            mean = min(1.0, max(-1.0, (plus - minus) / held))
-            found = replace(found, anchor=Anchor(mean, error / held))
-            if not self.holds_several:
-                shares = np.array([1 - held, held])
-                law = SizeLaw(sizes=np.array([0.0, 1.0]), shares=shares, mean_error=error)
-                found = replace(found, law=law)
-        return self._main(round.campaign, round.number + 1, found, round.group[1])
+    def _values(self, campaign: str, number: int) -> Round:
+        mechanism = OwnSignResponse.for_epsilon(self.epsilon, n_keys=self.n_keys)
+        return self._round(campaign, number, "values", mechanism, self._value_group())
 
     # --- the large ones ---
 
@@ -306,123 +294,84 @@ class Auto:
         reports = float(share) * self.users
         return best(self.epsilon, crowd, at=self._interest(crowd), want=self.want, reports=reports)
 
-    def _main(self, campaign: str, number: int, found: _Found, low: Fraction) -> Round:
-        choice = self._choose(found.law, self.n_keys, 1 - low)
-        found = replace(found, choice=choice)
-        l = choice.mechanism.pairs_per_user
-        long = l >= LONG and self.n_keys >= FEW_TOPS * self.top
+    def _main(self, before: Round, law: SizeLaw, low: Fraction) -> Round:
+        campaign, number = before.campaign, before.number + 1
+        choice = self._choose(law, self.n_keys, 1 - low)
+        l, tuning = choice.mechanism.pairs_per_user, self.tuning
+        long = l >= tuning.long and self.n_keys >= tuning.few_tops * self.top
         if self.rounds == 1 or (self.rounds == 0 and not long):
-            group = low, _end(choice)
-            return self._round(
-                "collect", choice.mechanism, group, campaign=campaign, number=number, found=found
-            )
+            return self._round(campaign, number, "collect", choice.mechanism, (low, self._end(choice)))
         mechanism = Bucket.for_epsilon(
             self.epsilon, n_keys=self.n_keys, pairs_per_user=l, rho=1, cohorts=cohorts(self.n_keys, l)
         )
-        group = low, (low + 1) / 2
-        return self._round("discover", mechanism, group, campaign=campaign, number=number, found=found)
+        return self._round(campaign, number, "discover", mechanism, (low, (low + 1) / 2))
+
+    def _end(self, choice: Choice) -> Fraction:
+        """Where the main group ends: those who check truncation come after it, if there is any."""
+        return Fraction(1) if choice.truncation.is_idle else 1 - self.tuning.check
 
     def _interest(self, crowd: Crowd) -> Floats:
         """The frequencies whose errors count: the top without its head, whose popularity is a guess."""
         top = min(self.top, crowd.n_keys)
         return crowd.at_ranks(np.linspace(max(1.0, top / 4), top, 7))
 
-    def _after_discover(self, round: Round, tally: Tally) -> Round:
-        require_reports(round, tally)
-        found: _Found = round.found
-        assert isinstance(round.mechanism, Bucket)
-        raw = estimate(round.mechanism, tally).told_within(round.size)
-        cut = Truncation(law=found.law, l=round.mechanism.pairs_per_user)
-        seen = Evidence.of(raw, cut)
-        shrunk = shrink(seen, total=_total(found.law), top=self.top)
-        count = int((shrunk.in_top > LIKELY).sum())
-        count = min(max(count, 2 * self.top), MOST_CANDIDATES, self.n_keys)
-        keys = tuple(sorted(np.argsort(-shrunk.in_top, kind="stable")[:count].tolist()))
-        found = replace(found, discovered=seen, raw=raw, prior=shrunk.prior, keys=keys)
-        found = found.noting(*self._other_skew(raw, cut))
-        return self._overlap(round, found)
+    def _overlap(self, before: Round, keys: tuple[int, ...]) -> Round:
+        middle = before.group[1]
+        mechanism = self._size_mechanism(len(keys), self.pairs_per_user)
+        group = (middle, min(Fraction(1), middle + self.tuning.overlap))
+        asked = self._round(before.campaign, before.number + 1, "overlap", mechanism, group)
+        return replace(asked, keys=keys)
 
-    def _overlap(self, round: Round, found: _Found) -> Round:
-        assert found.keys is not None
-        middle = round.group[1]
-        mechanism = self._size_mechanism(len(found.keys), self.pairs_per_user)
-        group = (middle, min(Fraction(1), middle + OVERLAP))
-        return self._after(round, "overlap", mechanism, group, found)
-
-    def _after_overlap(self, round: Round, tally: Tally) -> Round:
-        assert isinstance(round.mechanism, EncodedOracle)
-        law = round.found.law if tally.n_reports == 0 else SizeLaw.told(round.mechanism, tally)
-        return self._measure(round, round.found, law)
-
-    def _measure(self, round: Round, found: _Found, law: SizeLaw) -> Round:
-        assert found.keys is not None
-        low = round.group[1]
-        choice = self._choose(law, len(found.keys), 1 - low)
-        found = replace(found, choice=choice)
-        return self._after(round, "measure", choice.mechanism, (low, _end(choice)), found)
+    def _measure(self, before: Round, law: SizeLaw) -> Round:
+        assert before.keys is not None
+        low = before.group[1]
+        choice = self._choose(law, len(before.keys), 1 - low)
+        group = (low, self._end(choice))
+        asked = self._round(before.campaign, before.number + 1, "measure", choice.mechanism, group)
+        return replace(asked, keys=before.keys)
 
     # --- what comes of it ---
 
-    def _after_main(self, round: Round, tally: Tally) -> Round | Outcome:
-        require_reports(round, tally)
-        found: _Found = round.found
-        assert found.choice is not None
-        raw = estimate(found.choice.mechanism, tally).told_within(round.size)
-        cut = found.choice.truncation
-        seen = Evidence.of(raw, cut)
-        if found.keys is None:
-            found = found.noting(*self._other_skew(raw, cut))
-        found = replace(found, evidence=seen, raw=_merge(raw, found, self.n_keys))
-        if cut.is_idle or not self.holds_several:
-            return self._finish(round, found)
-        guess = shrink(seen, anchor=found.anchor, top=self.top)
+    def _after_main(self, course: _Course) -> Round | Outcome:
+        main = course.measured
+        # Whoever checks comes behind the main group, if anybody does.
+        if main.round.group[1] == 1 or not self.holds_several:
+            return self._finish(course)
+        guess = shrink(main.seen, anchor=course.anchor, top=self.top)
         popular = np.argsort(-guess.frequency, kind="stable")[: self.top]
         held = float(np.maximum(guess.frequency[popular], 0).sum())
-        return self._check(round, found, tuple(sorted(popular.tolist())), held)
+        return self._check(main.round, tuple(sorted(popular.tolist())), held)
 
-    def _check(self, round: Round, found: _Found, popular: tuple[int, ...], held: float) -> Round:
-        assert found.choice is not None
-        l = found.choice.mechanism.pairs_per_user
-        starts = (1, *sorted({l + 1, math.ceil(1.5 * l) + 1, math.ceil(2.5 * l) + 1, 5 * l + 1}))
-        n_keys = self.n_keys if round.keys is None else len(round.keys)
-        encoder = PopularSize(
-            n_keys=n_keys, popular=popular, most=max(1, math.ceil(MOST_POPULAR * held)), starts=starts
+    def _check(self, main: Round, popular: tuple[int, ...], held: float) -> Round:
+        l = main.mechanism.pairs_per_user
+        mechanism = PopularSizeResponse.for_epsilon(
+            self.epsilon,
+            n_keys=self.n_keys if main.keys is None else len(main.keys),
+            popular=popular,
+            most=max(1, math.ceil(self.tuning.most_popular * held)),
+            starts=(1, *sorted({l + 1, math.ceil(1.5 * l) + 1, math.ceil(2.5 * l) + 1, 5 * l + 1})),
         )
-        mechanism = EncodedOracle(
-            encoder=encoder, oracle=Response.for_epsilon(self.epsilon, encoder.n_symbols)
-        )
-        return self._after(round, "check", mechanism, (1 - CHECK, Fraction(1)), found)
+        group = (1 - self.tuning.check, Fraction(1))
+        return replace(self._round(main.campaign, main.number + 1, "check", mechanism, group), keys=main.keys)
 
-    def _after_check(self, round: Round, tally: Tally) -> Outcome:
-        found: _Found = round.found
-        assert found.choice is not None
-        assert found.evidence is not None
-        if tally.n_reports:
-            cut = found.choice.truncation
-            assert isinstance(round.mechanism, EncodedOracle)
-            cut = cut.checked(round.mechanism, tally, found.evidence.frequency)
-            found = replace(
-                found,
-                choice=replace(found.choice, truncation=cut),
-                evidence=replace(found.evidence, truncation=cut),
-            )
-        return self._finish(round, found)
-
-    def _finish(self, round: Round, found: _Found) -> Outcome:
-        raw, seen, choice = found.raw, found.evidence, found.choice
-        assert raw is not None
-        assert seen is not None
-        assert choice is not None
-        if found.keys is None:
-            shrunk = shrink(seen, total=_total(choice.truncation.law), anchor=found.anchor, top=self.top)
+    def _finish(self, course: _Course) -> Outcome:
+        main, keys = course.checked, course.measured.round.keys
+        raw, notes = course.measured.raw, course.notes
+        if keys is None:
+            shrunk = shrink(main.seen, total=_total(main.cut.law), anchor=course.anchor, top=self.top)
+            cut: Truncation | Truncations = main.cut
         else:
-            assert found.discovered is not None
-            assert found.prior is not None
-            earlier = Earlier(found.discovered, found.prior, np.array(found.keys))
-            shrunk = shrink(seen, total=_total(found.law), anchor=found.anchor, top=self.top, earlier=earlier)
-        notes = found.notes
-        if not choice.truncation.is_idle:
-            raw, notes = untruncate(raw, found.cut), (*notes, TRUNCATED)
+            found = course.discovered
+            raw = _merge(raw, found.raw, keys)
+            earlier = Earlier(found.seen, found.shrunk.prior, np.array(keys))
+            shrunk = shrink(
+                main.seen, total=_total(course.law), anchor=course.anchor, top=self.top, earlier=earlier
+            )
+            rest = np.ones(self.n_keys, dtype=np.bool_)
+            rest[list(keys)] = False
+            cut = Truncations(here=rest, first=found.seen.truncation, second=main.cut)
+        if not main.cut.is_idle:
+            raw, notes = untruncate(raw, cut), (*notes, TRUNCATED)
         published = replace(
             raw,
             frequency=shrunk.frequency,
@@ -430,24 +379,121 @@ class Auto:
             mean=shrunk.mean,
             steps=(*raw.steps, "shrink"),
         )
-        anchor = None if found.anchor is NO_ANCHOR else found.anchor.mean
-        return Outcome(raw=raw, published=published, notes=notes, rounds=round.number, anchor=anchor)
+        anchor = None if course.anchor is NO_ANCHOR else course.anchor.mean
+        return Outcome(raw=raw, published=published, notes=notes, rounds=course.n_rounds, anchor=anchor)
 
 
-def _end(choice: Choice) -> Fraction:
-    """Where the main group ends: those who check truncation come after it, if there is any."""
-    return Fraction(1) if choice.truncation.is_idle else 1 - CHECK
+class _Course:
+    """What the rounds so far say, each read once, from the rounds as they were opened."""
+
+    def __init__(self, protocol: Auto, history: History) -> None:
+        self._protocol, self._heard = protocol, {round.purpose: (round, tally) for round, tally in history}
+        self.n_rounds = len(history)
+
+    def _told(self, purpose: str) -> tuple[Round, Tally] | None:
+        """A round that somebody answered, and its tally."""
+        found = self._heard.get(purpose)
+        return None if found is None or found[1].n_reports == 0 else found
+
+    @cached_property
+    def law(self) -> SizeLaw:
+        """How many pairs users hold."""
+        if not self._protocol.holds_several:
+            return self._values[1]
+        if (found := self._told("sizes")) is None:
+            return SizeLaw.exactly(self._protocol.pairs_per_user)
+        return SizeLaw.told(_encoded(found[0]), found[1])
+
+    @cached_property
+    def law_of_candidates(self) -> SizeLaw:
+        """How many of the candidates users hold."""
+        found = self._told("overlap")
+        return self.law if found is None else SizeLaw.told(_encoded(found[0]), found[1])
+
+    @property
+    def anchor(self) -> Anchor:
+        """Where means lie on the whole."""
+        return self._values[0]
+
+    @cached_property
+    def _values(self) -> tuple[Anchor, SizeLaw]:
+        """The mean of one value a user, and how many hold any."""
+        if (found := self._told("values")) is None:
+            return NO_ANCHOR, SizeLaw.exactly(1)
+        oracle, n = found[0].mechanism, found[1].n_reports
+        a, b = float(oracle.a), float(oracle.b)
+        _, plus, minus = share(a, b, found[1].cells["support"], n)
+        held = min(1.0, max(plus + minus, 0.05))
+        error = math.sqrt((2 * b + (a - b) * held) / n) / (a - b)
+        mean = min(1.0, max(-1.0, (plus - minus) / held))
+        sizes, shares = np.array([0.0, 1.0]), np.array([1 - held, held])
+        return Anchor(mean, error / held), SizeLaw(sizes=sizes, shares=shares, mean_error=error)
+
+    @cached_property
+    def discovered(self) -> Discovered:
+        """The frequencies of all keys, before the candidates are measured."""
+        round, tally = self._heard["discover"]
+        require_reports(round, tally)
+        assert isinstance(round.mechanism, Bucket)
+        raw = estimate(round.mechanism, tally).told_within(round.size)
+        seen = Evidence.of(raw, Truncation(law=self.law, l=round.mechanism.pairs_per_user))
+        return Discovered(raw, seen, shrink(seen, total=_total(self.law), top=self._protocol.top))
+
+    def candidates(self) -> tuple[int, ...]:
+        """The keys that may well belong to the top."""
+        in_top, top, tuning = self.discovered.shrunk.in_top, self._protocol.top, self._protocol.tuning
+        count = min(
+            max(int((in_top > tuning.likely).sum()), 2 * top), tuning.most_candidates, self._protocol.n_keys
+        )
+        return tuple(sorted(np.argsort(-in_top, kind="stable")[:count].tolist()))
+
+    @cached_property
+    def measured(self) -> Measured:
+        """What the main round says, before truncation was checked."""
+        round, tally = self._heard.get("collect") or self._heard["measure"]
+        mechanism, law = round.mechanism, self.law if round.keys is None else self.law_of_candidates
+        raw = estimate(mechanism, tally).told_within(round.size)  # type: ignore[arg-type]
+        # A mechanism that asks about one key cuts no record.
+        l = mechanism.n_keys if isinstance(mechanism, AsksOneKey) else mechanism.pairs_per_user
+        cut = Truncation(law=law, l=l)
+        return Measured(round, raw, Evidence.of(raw, cut), cut)
+
+    @cached_property
+    def checked(self) -> Measured:
+        """The same, with what those who checked say about truncation."""
+        main, found = self.measured, self._told("check")
+        if found is None:
+            return main
+        cut = main.cut.checked(_encoded(found[0]), found[1], main.seen.frequency)
+        return main._replace(cut=cut, seen=replace(main.seen, truncation=cut))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What did not go as planned."""
+        notes: list[str] = []
+        protocol = self._protocol
+        if "sizes" in self._heard:
+            found = self._told("sizes")
+            if found is None:
+                notes.append(f"nobody told a size; {protocol.pairs_per_user} pairs are taken for it")
+            else:
+                notes += protocol._other_sizes(_encoded(found[0]), self.law, found[1].n_reports)
+        first = self.discovered if "discover" in self._heard else self.measured
+        return (*notes, *protocol._other_skew(first.raw, first.seen.truncation))
+
+
+def _encoded(round: Round) -> EncodedOracle:
+    assert isinstance(round.mechanism, EncodedOracle)
+    return round.mechanism
 
 
 def _total(law: SizeLaw) -> Total:
     return Total(law.mean, max(law.mean_error, 1e-9))
 
 
-def _merge(raw: Estimates, found: _Found, n_keys: int) -> Estimates:
+def _merge(raw: Estimates, first: Estimates, keys: tuple[int, ...]) -> Estimates:
     """The measured candidates among the discovered frequencies of all other keys."""
-    if found.keys is None or found.raw is None:
-        return raw
-    wide, first = widen(raw, found.keys, n_keys), found.raw
+    wide = widen(raw, keys, first.frequency.size)
     rest = wide.asked == 0
     assert isinstance(first.lever, Lever)
     assert isinstance(wide.lever, Lever)

@@ -1,70 +1,43 @@
 """Several rounds as a pure state machine.
 
-    round = protocol.start(question)
-    while isinstance(round, Round):
+    history = []
+    step = protocol.start(campaign)
+    while isinstance(step, Round):
         tally = ...                       # of the reports that answer this round
-        round = protocol.next(round, tally)
-    outcome = round
+        history.append((step, tally))
+        step = protocol.next(history)
+    outcome = step
 
-No clock, no input or output, no user data: a round holds what is public about it (the mechanism with
-all its parameters, the keys asked about, the group of users, what earlier rounds found), so whoever
-holds a round can continue, and the same calls give the same rounds. The simulator and a collector
-drive the same objects.
+No clock, no input or output, no user data. What follows is a function of the rounds as they were opened and
+of their tallies, so whoever holds those can continue, and nothing that was opened is decided again. The
+simulator and a collector drive the same objects.
 
 A user takes part in the rounds whose group covers their public random place in [0, 1). The total
 epsilon is the largest sum of round losses that any place meets.
+
+A protocol has a version, and its rounds say it ("auto/1"): one that would go on otherwise is a new version,
+and the old one continues what it began.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, pairwise
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
-from keyveil.domain import Record
 from keyveil.errors import ProtocolError
 from keyveil.estimate import Distribution, Estimates
-from keyveil.mechanisms import Mechanism
+from keyveil.rounds import Group, Round
 from keyveil.tally import Tally
 
-Group = tuple[Fraction, Fraction]
-EVERYBODY: Group = (Fraction(0), Fraction(1))
+# The rounds that are over, in order, each with the tally of its reports.
+History = Sequence[tuple[Round, Tally]]
 
 # What a release says where a method's means miss the truth by more than noise.
 BIASED = "means are biased by design; their intervals are the whole range"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
-    """One question to one group, and everything public that it follows from."""
-
-    protocol: str
-    campaign: str
-    number: int
-    purpose: str
-    mechanism: Mechanism
-    group: Group = EVERYBODY
-    keys: tuple[int, ...] | None = None
-    """The codes asked about, renumbered 0, 1, ... in this order; None for all keys."""
-    found: Any = field(default=None, repr=False)
-    """What earlier rounds found: public, and all that `next` needs beside the tally."""
-
-    @property
-    def question(self) -> str:
-        """What a tally of this round must answer."""
-        return f"{self.campaign}/{self.number}"
-
-    @property
-    def size(self) -> float:
-        """The share of users that the round asks."""
-        return float(self.group[1] - self.group[0])
-
-    def narrow(self, record: Record) -> Record:
-        """The part of a record that this round asks about, with its codes."""
-        return record if self.keys is None else record.among(self.keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -90,14 +63,18 @@ class Rounds(Protocol):
     id: ClassVar[str]
 
     @property
+    def version(self) -> int:
+        """Which version of it."""
+
+    @property
     def n_keys(self) -> int:
         """How many keys are asked about."""
 
     def start(self, campaign: str) -> Round:
         """The first round."""
 
-    def next(self, round: Round, tally: Tally) -> Round | Outcome:
-        """What follows once a round's tally is in."""
+    def next(self, history: History) -> Round | Outcome:
+        """What follows from the rounds so far."""
 
     def stages(self) -> tuple[Round, ...]:
         """Every round that may come, with stand-ins for what is not known yet."""
@@ -119,15 +96,27 @@ def total_loss(stages: Iterable[Round]) -> Fraction:
     )
 
 
-def check_answer(protocol: Rounds, round: Round, tally: Tally) -> None:
-    """Refuse a tally that does not answer this round, and a round of another protocol."""
-    if round.protocol != protocol.id:
-        raise ProtocolError(f'expected a round of "{protocol.id}", got one of "{round.protocol}"')
-    if tally.question != round.question:
-        raise ProtocolError(
-            f'expected a tally of round {round.number}, "{round.question}", got one of "{tally.question}"; '
-            "was it counted already, or is the round stale?"
-        )
+def protocol_name(protocol: Rounds) -> str:
+    """A protocol and its version, as its rounds say it."""
+    return f"{protocol.id}/{protocol.version}"
+
+
+def check_history(protocol: Rounds, history: History) -> None:
+    """Refuse rounds of another protocol, rounds that are missing, and tallies that answer other rounds."""
+    if not history:
+        raise ProtocolError("expected the rounds so far, got none; begin with `start`")
+    for number, (round, tally) in enumerate(history, start=1):
+        if round.protocol != protocol_name(protocol):
+            raise ProtocolError(
+                f'expected a round of "{protocol_name(protocol)}", got one of "{round.protocol}"'
+            )
+        if round.number != number:
+            raise ProtocolError(f"expected round {number}, got round {round.number}")
+        if tally.question != round.question:
+            raise ProtocolError(
+                f'expected a tally of round {round.number}, "{round.question}", got one of '
+                f'"{tally.question}"; was it counted already, or is the round stale?'
+            )
 
 
 def require_reports(round: Round, tally: Tally) -> None:

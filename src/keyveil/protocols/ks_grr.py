@@ -28,13 +28,22 @@ import numpy as np
 
 from keyveil.errors import ProtocolError
 from keyveil.estimate import Estimates, clip, estimate
-from keyveil.mechanisms import Bits, EncodedOracle, Mechanism, RecordSize, Response
+from keyveil.mechanisms import Mechanism
 from keyveil.mechanisms.base import check_size
 from keyveil.mechanisms.channel import share
+from keyveil.mechanisms.encoded import RecordSizeBits, RecordSizeResponse
 from keyveil.mechanisms.keys_only import Olh
 from keyveil.mechanisms.pckv_grr import PckvGrr
 from keyveil.numerics import parse_epsilon
-from keyveil.protocols.base import Outcome, Round, check_answer, require_reports, split_groups
+from keyveil.protocols.base import (
+    History,
+    Outcome,
+    check_history,
+    protocol_name,
+    require_reports,
+    split_groups,
+)
+from keyveil.rounds import Round
 from keyveil.tally import Tally
 
 COVERED = 0.9
@@ -56,6 +65,7 @@ class KsGrr:
     largest_size: int = 32
     shares: tuple[str, ...] = ()
     id: ClassVar[str] = "ks-grr"
+    version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", parse_epsilon(self.epsilon))
@@ -83,11 +93,11 @@ class KsGrr:
     def start(self, campaign: str) -> Round:
         """Who uses what, roughly."""
         return Round(
-            protocol=self.id,
             campaign=campaign,
             number=1,
             purpose="candidates",
             mechanism=Olh.for_epsilon(self.epsilon, n_keys=self.n_keys),
+            protocol=protocol_name(self),
             group=split_groups(self.shares)[0],
         )
 
@@ -95,65 +105,64 @@ class KsGrr:
         """All rounds, the first keys standing in for the candidates."""
         first, keys = self.start("stage"), tuple(range(self.n_candidates))
         if self.is_singleton:
-            return first, self._final(first, keys, 1, ())
-        return first, self._sizes(first, keys, ()), self._final(first, keys, self.pairs_per_user, ())
+            return first, self._final(first, keys, 1)
+        return first, self._sizes(first, keys), self._final(first, keys, self.pairs_per_user)
 
-    def next(self, round: Round, tally: Tally) -> Round | Outcome:
+    def next(self, history: History) -> Round | Outcome:
         """Sizes after candidates, the final round after sizes, then the outcome."""
-        check_answer(self, round, tally)
-        notes: tuple[str, ...] = round.found or ()
+        check_history(self, history)
+        round, tally = history[-1]
         if round.purpose == "candidates":
             require_reports(round, tally)
             support = tally.cells["support"][: self.n_keys]
             keys = tuple(sorted(np.argsort(-support, kind="stable")[: self.n_candidates].tolist()))
-            return (
-                self._final(round, keys, 1, notes) if self.is_singleton else self._sizes(round, keys, notes)
-            )
+            return self._final(round, keys, 1) if self.is_singleton else self._sizes(round, keys)
         assert round.keys is not None
         if round.purpose == "sizes":
-            if tally.n_reports == 0:
-                note = f"nobody told a size; the padding length asked for, {self.pairs_per_user}, stands"
-                return self._final(round, round.keys, self.pairs_per_user, (*notes, note))
-            return self._final(round, round.keys, covering_length(round.mechanism, tally), notes)
+            told = tally.n_reports > 0
+            l = covering_length(round.mechanism, tally) if told else self.pairs_per_user
+            return self._final(round, round.keys, l)
         require_reports(round, tally)
-        told = estimate(round.mechanism, tally).told_within(round.size)  # type: ignore[arg-type]
-        raw, published = (widen(each, round.keys, self.n_keys) for each in (told, clip(told)))
-        return Outcome(raw=raw, published=published, notes=notes, rounds=round.number)
+        told_by = estimate(round.mechanism, tally).told_within(round.size)  # type: ignore[arg-type]
+        raw, published = (widen(each, round.keys, self.n_keys) for each in (told_by, clip(told_by)))
+        return Outcome(raw=raw, published=published, notes=self._notes(history), rounds=round.number)
 
-    def _sizes(self, round: Round, keys: tuple[int, ...], notes: tuple[str, ...]) -> Round:
+    def _notes(self, history: History) -> tuple[str, ...]:
+        if any(round.purpose == "sizes" and tally.n_reports == 0 for round, tally in history):
+            return (f"nobody told a size; the padding length asked for, {self.pairs_per_user}, stands",)
+        return ()
+
+    def _sizes(self, before: Round, keys: tuple[int, ...]) -> Round:
         largest = min(self.largest_size, len(keys))
         # Randomized response tells few sizes apart better than bits do, up to about 3 E + 2 of them.
         few = largest + 1 < 3 * np.exp(float(self.epsilon)) + 2
-        oracle = (Response.for_epsilon if few else Bits.oue)(self.epsilon, largest + 1)
+        asks = RecordSizeResponse if few else RecordSizeBits
         return Round(
-            protocol=self.id,
-            campaign=round.campaign,
+            campaign=before.campaign,
             number=2,
             purpose="sizes",
-            mechanism=EncodedOracle(encoder=RecordSize(n_keys=len(keys), largest=largest), oracle=oracle),
+            mechanism=asks.for_epsilon(self.epsilon, n_keys=len(keys), largest=largest),
+            protocol=protocol_name(self),
             group=split_groups(self.shares)[1],
             keys=keys,
-            found=notes,
         )
 
-    def _final(self, round: Round, keys: tuple[int, ...], l: int, notes: tuple[str, ...]) -> Round:
+    def _final(self, before: Round, keys: tuple[int, ...], l: int) -> Round:
         return Round(
-            protocol=self.id,
-            campaign=round.campaign,
+            campaign=before.campaign,
             number=len(self.shares),
             purpose="final",
             mechanism=PckvGrr.for_epsilon(self.epsilon, n_keys=len(keys), pairs_per_user=l),
+            protocol=protocol_name(self),
             group=split_groups(self.shares)[-1],
             keys=keys,
-            found=notes,
         )
 
 
 def covering_length(mechanism: Mechanism, tally: Tally) -> int:
     """The smallest length that covers 90 % of those who hold any candidate; 1 if nobody seems to.
 
-    >>> oracle = Response.for_epsilon(30, 4)
-    >>> sizes = EncodedOracle(encoder=RecordSize(n_keys=9, largest=3), oracle=oracle)
+    >>> sizes = RecordSizeResponse.for_epsilon(30, n_keys=9, largest=3)
     >>> covering_length(sizes, Tally.of(question="q", n_reports=100, support=[10, 60, 26, 4]))
     2
     """

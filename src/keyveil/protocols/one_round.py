@@ -26,7 +26,8 @@ from keyveil.estimate.shares import value_means
 from keyveil.mechanisms import Apart, EncodedOracle, Mechanism, SampledIndex, UeSw
 from keyveil.mechanisms.channel import share
 from keyveil.mechanisms.moments import Covariance
-from keyveil.protocols.base import BIASED, Outcome, Round, check_answer
+from keyveil.protocols.base import BIASED, History, Outcome, check_history
+from keyveil.rounds import Round
 from keyveil.tally import Tally
 
 
@@ -43,6 +44,7 @@ class OneRound:
     mechanism: Mechanism
     clipped: bool = True
     id: ClassVar[str] = "one-round"
+    version: ClassVar[int] = 1
 
     @property
     def n_keys(self) -> int:
@@ -51,18 +53,16 @@ class OneRound:
 
     def start(self, campaign: str) -> Round:
         """The only round."""
-        return Round(
-            protocol=self.id, campaign=campaign, number=1, purpose="collect", mechanism=self.mechanism
-        )
+        return Round(campaign=campaign, number=1, purpose="collect", mechanism=self.mechanism)
 
     def stages(self) -> tuple[Round, ...]:
         """The only round."""
         return (self.start("stage"),)
 
-    def next(self, round: Round, tally: Tally) -> Outcome:
+    def next(self, history: History) -> Outcome:
         """Estimates."""
-        check_answer(self, round, tally)
-        return self._finish(tally)
+        check_history(self, history)
+        return self._finish(history[-1][1])
 
     def _finish(self, tally: Tally) -> Outcome:
         raw = estimate(self.mechanism, tally)  # type: ignore[arg-type]  # signed reports, see the registry
@@ -76,7 +76,6 @@ class KeysOnly(OneRound):
     """
 
     __slots__ = ()
-    id: ClassVar[str] = "keys-only"
 
     def _finish(self, tally: Tally) -> Outcome:
         mechanism = self.mechanism
@@ -89,7 +88,6 @@ class KeysAndValuesApart(OneRound):
     """The baselines: the mean of a key is that of all signs heard with it."""
 
     __slots__ = ()
-    id: ClassVar[str] = "keys-and-values-apart"
 
     def _finish(self, tally: Tally) -> Outcome:
         mechanism = self.mechanism
@@ -108,7 +106,7 @@ class PrivKvEm(OneRound):
 
     eta: float = ETA
     max_iterations: int = MAX_ITERATIONS
-    id: ClassVar[str] = "privkv-em"
+    step: ClassVar[str] = "privkv-em"
 
     def _shares(self, tally: Tally) -> SignedShares:
         channel = _channel(self.mechanism)
@@ -125,7 +123,7 @@ class PrivKvEm(OneRound):
     def _finish(self, tally: Tally) -> Outcome:
         raw = estimate(self.mechanism, tally)  # type: ignore[arg-type]  # always PrivKV
         shares = self._shares(tally)
-        published = raw.after(self.id, frequency=shares.frequency, mean=np.nan_to_num(shares.mean))
+        published = raw.after(self.step, frequency=shares.frequency, mean=np.nan_to_num(shares.mean))
         return Outcome(raw=raw, published=published)
 
 
@@ -133,7 +131,7 @@ class PrivKvMle(PrivKvEm):
     """PrivKV's reports through the exact likelihood of three states; no iteration."""
 
     __slots__ = ()
-    id: ClassVar[str] = "privkv-mle"
+    step: ClassVar[str] = "privkv-mle"
 
     def _shares(self, tally: Tally) -> SignedShares:
         channel = _channel(self.mechanism)
@@ -165,7 +163,6 @@ class UnarySquareWave(OneRound):
     joint: bool = False
     smooth: bool = True
     only: tuple[int, ...] | int = ()
-    id: ClassVar[str] = "ue-sw"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "only", (self.only,) if isinstance(self.only, int) else tuple(self.only))

@@ -33,9 +33,17 @@ from keyveil.estimate.privkv import heard_mean, heard_mean_se, virtual_mean
 from keyveil.mechanisms import BroadcastIndex, Mechanism, SampledIndex
 from keyveil.mechanisms.base import check_size
 from keyveil.mechanisms.channel import share
-from keyveil.mechanisms.privkv import PrivKv
-from keyveil.numerics import exp_below, parse_epsilon
-from keyveil.protocols.base import BIASED, Outcome, Round, check_answer, require_reports
+from keyveil.mechanisms.privkv import PrivKvSplit
+from keyveil.numerics import parse_epsilon
+from keyveil.protocols.base import (
+    BIASED,
+    History,
+    Outcome,
+    check_history,
+    protocol_name,
+    require_reports,
+)
+from keyveil.rounds import Round
 from keyveil.tally import Tally
 
 Floats = NDArray[np.float64]
@@ -70,6 +78,7 @@ class PrivKvm:
     rounds: int = 3
     broadcast: bool = False
     id: ClassVar[str] = "privkvm"
+    version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", parse_epsilon(self.epsilon))
@@ -85,46 +94,47 @@ class PrivKvm:
             levels = (FULL_LEVEL,) * self.n_keys
             mechanism = BroadcastIndex.for_budgets(self.epsilon / 2, sign, levels=levels)
         else:
-            mechanism = PrivKv.for_odds(exp_below(self.epsilon / 2), exp_below(sign), n_keys=self.n_keys)
+            mechanism = PrivKvSplit.for_budgets(self.epsilon / 2, sign, n_keys=self.n_keys)
         return Round(
-            protocol=self.id,
             campaign=campaign,
             number=1,
             purpose="frequencies and first means",
             mechanism=mechanism,
+            protocol=protocol_name(self),
         )
 
     def stages(self) -> tuple[Round, ...]:
         """All rounds, later ones with means in the middle: with a known coin the loss is the same."""
-        first = self.start("stage")
-        return (
-            first,
-            *(self._later(first, r, np.zeros(self.n_keys), None) for r in range(2, self.rounds + 1)),
-        )
+        first, middle = self.start("stage"), np.zeros(self.n_keys)
+        return (first, *(self._later("stage", number, middle) for number in range(2, self.rounds + 1)))
 
-    def next(self, round: Round, tally: Tally) -> Round | Outcome:
+    def next(self, history: History) -> Round | Outcome:
         """The next round with the new means, or the outcome."""
-        check_answer(self, round, tally)
-        found = (
-            first_found(round, tally, self._start_mean()) if round.number == 1 else next_found(round, tally)
-        )
+        check_history(self, history)
+        found = self._found(history)
+        round, _ = history[-1]
         if round.number < self.rounds:
-            return self._later(round, round.number + 1, found.mean, found)
+            return self._later(round.campaign, round.number + 1, found.mean)
         return self._finish(round, found)
+
+    def _found(self, history: History) -> Found:
+        found = first_found(*history[0], self._start_mean())
+        for round, tally in history[1:]:
+            found = next_found(found, round, tally)
+        return found
 
     def _start_mean(self) -> float:
         return 1.0 if self.broadcast else 0.0
 
-    def _later(self, round: Round, number: int, mean: Floats, found: Found | None) -> Round:
+    def _later(self, campaign: str, number: int, mean: Floats) -> Round:
         sign = self.epsilon / (2 * self.rounds)
         levels = tuple(level_of(float(m)) for m in mean)
         return Round(
-            protocol=self.id,
-            campaign=round.campaign,
+            campaign=campaign,
             number=number,
             purpose=f"means, round {number} of {self.rounds}",
             mechanism=BroadcastIndex.for_budgets(Fraction(0), sign, levels=levels),
-            found=found,
+            protocol=protocol_name(self),
         )
 
     def _finish(self, round: Round, found: Found) -> Outcome:
@@ -172,6 +182,7 @@ class PrivKvmPlus:
     decay: int = 2
     max_rounds: int = 6
     id: ClassVar[str] = "privkvm-plus"
+    version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", parse_epsilon(self.epsilon))
@@ -191,43 +202,37 @@ class PrivKvmPlus:
 
     def start(self, campaign: str) -> Round:
         """Round 1, non-holders answering for a mean of 1."""
-        return self._round(campaign, 1, np.ones(self.n_keys), None)
+        return self._round(campaign, 1, np.ones(self.n_keys))
 
     def stages(self) -> tuple[Round, ...]:
         """As many rounds as there may be."""
         means = np.zeros(self.n_keys)
-        return tuple(self._round("stage", number, means, None) for number in range(1, self.max_rounds + 1))
+        return tuple(self._round("stage", number, means) for number in range(1, self.max_rounds + 1))
 
-    def next(self, round: Round, tally: Tally) -> Round | Outcome:
+    def next(self, history: History) -> Round | Outcome:
         """Another round, unless the means settled, moved apart, or no round is left."""
-        check_answer(self, round, tally)
-        if round.number == 1:
-            # How far the means are from where they started says nothing about whether they settled.
-            found = first_found(round, tally, 1.0)._replace(change=math.inf)
-        else:
-            found = next_found(round, tally)
-            if found.change > round.found.change:
-                kept = round.found._replace(
-                    notes=(
-                        *found.notes,
-                        f"round {round.number} moved the means apart; its means are not used",
-                    )
-                )
-                return outcome(kept, round.number, self.id)
-        if found.change <= self.cost or round.number == self.max_rounds:
-            return outcome(found, round.number, self.id)
-        return self._round(round.campaign, round.number + 1, found.mean, found)
+        check_history(self, history)
+        # How far the means are from where they started says nothing about whether they settled.
+        found = first_found(*history[0], 1.0)._replace(change=math.inf)
+        for round, tally in history[1:]:
+            before, found = found, next_found(found, round, tally)
+            if found.change > before.change:
+                note = f"round {round.number} moved the means apart; its means are not used"
+                return outcome(before._replace(notes=(*found.notes, note)), round.number, self.id)
+        last, _ = history[-1]
+        if found.change <= self.cost or last.number == self.max_rounds:
+            return outcome(found, last.number, self.id)
+        return self._round(last.campaign, last.number + 1, found.mean)
 
-    def _round(self, campaign: str, number: int, mean: Floats, found: Found | None) -> Round:
+    def _round(self, campaign: str, number: int, mean: Floats) -> Round:
         half = self.budgets()[number - 1] / 2
         levels = tuple(level_of(float(m)) for m in mean)
         return Round(
-            protocol=self.id,
             campaign=campaign,
             number=number,
             purpose=f"frequencies and means, round {number}",
             mechanism=BroadcastIndex.for_budgets(half, half, levels=levels),
-            found=found,
+            protocol=protocol_name(self),
         )
 
 
@@ -256,9 +261,8 @@ def first_found(round: Round, tally: Tally, start: float) -> Found:
     )
 
 
-def next_found(round: Round, tally: Tally) -> Found:
+def next_found(found: Found, round: Round, tally: Tally) -> Found:
     """The means of a later round; a round that nobody answered leaves those before it, and says so."""
-    found: Found = round.found
     if tally.n_reports == 0:
         note = f"round {round.number} had no reports; the means of round {round.number - 1} stand"
         return found._replace(notes=(*found.notes, note), change=0.0)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from keyveil.errors import MechanismError
+from keyveil.errors import MechanismError, ProtocolError
 from keyveil.mechanisms import REGISTRY, build
 from keyveil.numerics import parse_epsilon
-from keyveil.protocols.auto import Auto
+from keyveil.protocols.auto import TUNINGS, Auto
 from keyveil.protocols.base import Rounds
 from keyveil.protocols.ks_grr import KsGrr
 from keyveil.protocols.one_round import (
@@ -27,6 +27,7 @@ from keyveil.protocols.one_round import (
 )
 from keyveil.protocols.privkvm import PrivKvm, PrivKvmPlus, PrivKvmVirtual
 from keyveil.protocols.star import PrivKvmStar
+from keyveil.rounds import ONE_ROUND
 
 Factory = Callable[..., Rounds]
 
@@ -41,6 +42,8 @@ class Method:
     gives_distribution: bool = False
     needs_users: bool = False
     """Whether it makes a difference how many users are expected."""
+    protocols: tuple[str, ...] = (ONE_ROUND,)
+    """What rounds say of the protocol that opened them: its versions, the newest last."""
 
 
 def _one_round(name: str, protocol: type[OneRound] = OneRound) -> Factory:
@@ -85,11 +88,17 @@ def _allocations(name: str) -> tuple[str, ...]:
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
         "privkv": Method("an index, held or not, a sign", _one_round("privkv"), _allocations("privkv")),
-        "privkvm": Method("c rounds; non-holders speak for the last mean", _rounds(PrivKvm)),
-        "privkvm-plus": Method(
-            "rounds that spend half of what is left until means settle", _rounds(PrivKvmPlus)
+        "privkvm": Method(
+            "c rounds; non-holders speak for the last mean", _rounds(PrivKvm), protocols=("privkvm/1",)
         ),
-        "privkvm-virtual": Method("real rounds, then predicted ones", _rounds(PrivKvmVirtual)),
+        "privkvm-plus": Method(
+            "rounds that spend half of what is left until means settle",
+            _rounds(PrivKvmPlus),
+            protocols=("privkvm-plus/1",),
+        ),
+        "privkvm-virtual": Method(
+            "real rounds, then predicted ones", _rounds(PrivKvmVirtual), protocols=("privkvm-virtual/1",)
+        ),
         "privkv-em": Method("PrivKV's reports, four-state EM as published", _one_round("privkv", PrivKvEm)),
         "privkv-mle": Method(
             "PrivKV's reports, exact three-state likelihood", _one_round("privkv", PrivKvMle)
@@ -98,6 +107,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             "values as boundaries; all keys, then the heavy ones",
             _rounds(PrivKvmStar),
             gives_distribution=True,
+            protocols=("privkvm-star/1",),
         ),
         "kvue": Method("an index, absent or + or - at once", _one_round("kvue"), _allocations("kvue")),
         "pckv-ue": Method("one noisy trit per key", _one_round("pckv-ue"), _allocations("pckv-ue")),
@@ -105,7 +115,11 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "ks-ue": Method(
             "one noisy trit per key, rarer wrong signs", _one_round("ks-ue"), _allocations("ks-ue")
         ),
-        "ks-grr": Method("candidates by hashing, then signed keys among them", _rounds(KsGrr, padded=True)),
+        "ks-grr": Method(
+            "candidates by hashing, then signed keys among them",
+            _rounds(KsGrr, padded=True),
+            protocols=("ks-grr/1",),
+        ),
         "ue-sw": Method(
             "one noisy value per key; whole distributions",
             _one_round("ue-sw", UnarySquareWave),
@@ -114,7 +128,12 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         ),
         "bucket": Method("whole records hashed to a few buckets, one told", _one_round("bucket")),
         "levels": Method("an index, absent or a level of the value at once", _one_round("levels")),
-        "auto": Method("the planner's choice for what the sizes turn out to be", _planned, needs_users=True),
+        "auto": Method(
+            "the planner's choice for what the sizes turn out to be",
+            _planned,
+            needs_users=True,
+            protocols=tuple(f"auto/{version}" for version in sorted(TUNINGS)),
+        ),
         "krr-harmony": Method(
             "baseline: key by randomized response, sign apart", _one_round("krr-harmony", KeysAndValuesApart)
         ),
@@ -146,9 +165,15 @@ def find_method(name: str) -> tuple[Method, str]:
 
 
 def build_protocol(
-    name: str, epsilon: object, *, n_keys: int, pairs_per_user: int = 1, **options: Any
+    name: str,
+    epsilon: object,
+    *,
+    n_keys: int,
+    pairs_per_user: int = 1,
+    version: str | None = None,
+    **options: Any,
 ) -> Rounds:
-    """The protocol called `name` at `epsilon`.
+    """The protocol called `name` at `epsilon`; the newest, or the version that a round says opened it.
 
     >>> build_protocol("privkvm", 1.0, n_keys=10, rounds=4).start("campaign").purpose
     'frequencies and first means'
@@ -158,6 +183,13 @@ def build_protocol(
     keyveil.errors.MechanismError: unknown mechanism "privkmv"; did you mean "privkv"?
     """
     method, allocation = find_method(name)
+    if version is not None and version not in method.protocols:
+        raise ProtocolError(
+            f'"{name}" is continued as {", ".join(method.protocols)} here, got a round of "{version[:60]}"; '
+            "run the keyveil that opened it, or a newer one"
+        )
+    if version is not None and len(method.protocols) > 1:
+        options["version"] = int(version.rpartition("/")[2])
     try:
         return method.build(
             epsilon, n_keys=n_keys, pairs_per_user=pairs_per_user, allocation=allocation, **options

@@ -1,8 +1,7 @@
-"""Where a campaign stands: a function of its first round and of the tallies since.
+"""Where a campaign stands by its tallies alone: for whoever holds published reports and no stored rounds.
 
-Rounds are not stored. A protocol is pure, so whoever holds the integers of the rounds that are over
-finds the same open round, or the same outcome: the collector, its neighbour on another machine, and
-anybody with the published reports.
+A collector stores the rounds that it opened and never recomputes them. Somebody with nothing but the
+campaign and its reports finds the same rounds, as long as the protocol's version is the same.
 """
 
 from __future__ import annotations
@@ -10,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from keyveil.errors import ProtocolError
-from keyveil.protocols.base import Outcome, Round, Rounds
+from keyveil.protocols.base import Outcome, Rounds
+from keyveil.rounds import Round
 from keyveil.tally import Tally
 
 
@@ -22,8 +22,10 @@ def replay(protocol: Rounds, campaign: str, tallies: Iterable[Tally]) -> Round |
     'campaign/1'
     """
     stands: Round | Outcome = protocol.start(campaign)
+    history: list[tuple[Round, Tally]] = []
     for tally in tallies:
         if isinstance(stands, Outcome):
             raise ProtocolError(f"expected the tallies of {stands.rounds} rounds, got one more")
-        stands = protocol.next(stands, tally)
+        history.append((stands, tally))
+        stands = protocol.next(history)
     return stands

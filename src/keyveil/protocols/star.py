@@ -30,7 +30,8 @@ from keyveil.mechanisms.base import check_size
 from keyveil.mechanisms.channel import share
 from keyveil.mechanisms.privkvm_star import BINS
 from keyveil.numerics import parse_epsilon
-from keyveil.protocols.base import Outcome, Round, check_answer, require_reports
+from keyveil.protocols.base import History, Outcome, check_history, protocol_name, require_reports
+from keyveil.rounds import Round
 from keyveil.tally import Tally
 
 Floats = NDArray[np.float64]
@@ -64,6 +65,7 @@ class PrivKvmStar:
     share: str = "0.5"
     threshold: float | None = None
     id: ClassVar[str] = "privkvm-star"
+    version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", parse_epsilon(self.epsilon))
@@ -78,44 +80,45 @@ class PrivKvmStar:
         """All keys."""
         budget = self.epsilon * Fraction(str(self.share))
         return Round(
-            protocol=self.id,
             campaign=campaign,
             number=1,
             purpose="all keys",
             mechanism=ORACLES[self.oracle].for_epsilon(budget, n_keys=self.n_keys, bins=self.bins),
+            protocol=protocol_name(self),
         )
 
     def stages(self) -> tuple[Round, ...]:
         """Both phases, all keys standing in for the heavy ones."""
         first = self.start("stage")
-        return first, self._second(first, tuple(range(self.n_keys)), None)
+        return first, self._second("stage", tuple(range(self.n_keys)))
 
-    def next(self, round: Round, tally: Tally) -> Round | Outcome:
+    def next(self, history: History) -> Round | Outcome:
         """The heavy hitters, or the outcome."""
-        check_answer(self, round, tally)
-        if round.number == 1:
-            require_reports(round, tally)
-            found = phase(round.mechanism, tally)
+        check_history(self, history)
+        first, tally = history[0]
+        require_reports(first, tally)
+        found = phase(first.mechanism, tally)
+        if len(history) == 1:
             limit = 5 * found.frequency_se if self.threshold is None else self.threshold
             heavy = np.flatnonzero(found.frequency > limit)
             if heavy.size == 0:
                 return self._finish(found, None, (), ("no key is heavy; the second phase was left out",), 1)
-            return self._second(round, tuple(heavy.tolist()), found)
+            return self._second(first.campaign, tuple(heavy.tolist()))
+        second, tally = history[1]
         if tally.n_reports == 0:
             note = "the second phase had no reports; the first phase stands"
-            return self._finish(round.found, None, (), (note,), 2)
-        return self._finish(round.found, phase(round.mechanism, tally), round.keys or (), (), 2)
+            return self._finish(found, None, (), (note,), 2)
+        return self._finish(found, phase(second.mechanism, tally), second.keys or (), (), 2)
 
-    def _second(self, round: Round, keys: tuple[int, ...], found: Phase | None) -> Round:
+    def _second(self, campaign: str, keys: tuple[int, ...]) -> Round:
         budget = self.epsilon * (1 - Fraction(str(self.share)))
         return Round(
-            protocol=self.id,
-            campaign=round.campaign,
+            campaign=campaign,
             number=2,
             purpose="heavy hitters",
             mechanism=ORACLES[self.oracle].for_epsilon(budget, n_keys=len(keys), bins=self.bins),
+            protocol=protocol_name(self),
             keys=keys,
-            found=found,
         )
 
     def _finish(

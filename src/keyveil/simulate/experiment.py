@@ -90,7 +90,9 @@ def run(
     cells = []
     for name in mechanisms:
         for epsilon in epsilons:
-            known = {"users": population.n_users * twins} if find_method(name)[0].needs_users else {}
+            known: dict[str, Any] = (
+                {"users": population.n_users * twins} if find_method(name)[0].needs_users else {}
+            )
             protocol = build_protocol(
                 name,
                 epsilon,

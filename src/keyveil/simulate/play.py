@@ -30,9 +30,11 @@ def play(
     """
     places = rng.random((twins, population.n_users))
     step: Round | Outcome = protocol.start(campaign)
+    history: list[tuple[Round, Tally]] = []
     while isinstance(step, Round):
         first, *others = (_answers(step, population, row, rng) for row in places)
-        step = protocol.next(step, sum(others, start=first))
+        history.append((step, sum(others, start=first)))
+        step = protocol.next(history)
     return step
 
 

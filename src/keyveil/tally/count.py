@@ -34,6 +34,7 @@ from keyveil.mechanisms import (
     Wave,
 )
 from keyveil.report import ABSENT, MINUS, PLUS, Envelope, Layout, Row, Symbol, public_word
+from keyveil.rounds import Round
 from keyveil.tally.bits import count_bits
 from keyveil.tally.hashing import signed_supports, supports
 from keyveil.tally.payloads import Ints, Mask, Payloads
@@ -105,12 +106,10 @@ class Counter:
         self._cells = cells if old is None else {name: counts + old[name] for name, counts in cells.items()}
 
 
-def tally_reports(
-    mechanism: Mechanism, reports: Iterable[bytes], *, tag: bytes, round: int, question: str
-) -> Tally:
+def tally_reports(round: Round, reports: Iterable[bytes]) -> Tally:
     """The tally of the reports that answer one round of one campaign; refuses the first that does not."""
-    counter = Counter(mechanism, question=question)
-    payloads = (check_report(mechanism, report, tag, round, place) for place, report in enumerate(reports))
+    counter = Counter(round.mechanism, question=round.question)
+    payloads = (check_report(round, report, place) for place, report in enumerate(reports))
     for block in _blocks(payloads):
         _add_all(counter, block)
     return counter.tally()
@@ -263,20 +262,21 @@ def _all(n_keys: int, bad: Mask) -> Ints:
 # --- whether a report answers at all ---
 
 
-def check_report(mechanism: Mechanism, report: bytes, tag: bytes, round: int, position: int) -> bytes:
+def check_report(round: Round, report: bytes, position: int) -> bytes:
     """The payload of a report that answers this round; anything else is refused."""
-    envelope = Envelope.from_bytes(report)
-    if envelope.campaign != tag:
+    envelope, mechanism = Envelope.from_bytes(report), round.mechanism
+    if envelope.campaign != round.tag:
         raise ReportRejected(
             Refusal.WRONG_CAMPAIGN, f"report {position} answers campaign {envelope.campaign.hex()[:12]}"
         )
-    if envelope.round != round:
+    if envelope.round != round.number:
         raise ReportRejected(
-            Refusal.WRONG_ROUND, f"report {position} answers round {envelope.round}, this is round {round}"
+            Refusal.WRONG_ROUND,
+            f"report {position} answers round {envelope.round}, this is round {round.number}",
         )
     if mechanism.public_word is not None:
         answer = mechanism.layout.decode(envelope.payload)
-        if not mechanism.follows(answer, public_word(tag, round, envelope.report_id)):
+        if not mechanism.follows(answer, public_word(round.tag, round.number, envelope.report_id)):
             raise ReportRejected(
                 Refusal.WRONG_COHORT, f"report {position} tells a hash that its id does not give"
             )

@@ -1,0 +1,201 @@
+"""A mechanism from its name: what a device is told of it, read strictly, and calibrated on the spot.
+
+A description names an id, a budget and sizes (`Parameters`). There is no integer of a kernel in it to lie
+about: whoever reads it makes the integers, by the arithmetic of `calibrate`, and the loss follows from
+them. Every field must be there and no other; every size has a bound, so that whatever is sent is refused or
+read at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from math import gcd
+from types import MappingProxyType
+from typing import Any
+
+from keyveil.errors import DescriptionError, KeyveilError
+from keyveil.mechanisms.base import Ask, Calibrated, Level, Mechanism
+from keyveil.mechanisms.encoded import (
+    OwnSignResponse,
+    PopularSizeResponse,
+    RecordSizeBits,
+    RecordSizeResponse,
+    SizeClassResponse,
+    SizeClassWave,
+)
+from keyveil.mechanisms.privkv import PrivKvSplit
+from keyveil.mechanisms.registry import REGISTRY
+from keyveil.numerics import WORD_BITS
+from keyveil.numerics.probability import LARGEST_EPSILON
+
+# The mechanisms that a round may name: those that people ask for, and those of single rounds.
+NAMED: Mapping[str, type[Calibrated]] = MappingProxyType(
+    {
+        **REGISTRY,
+        **{
+            cls.id: cls
+            for cls in (
+                PrivKvSplit,
+                RecordSizeResponse,
+                RecordSizeBits,
+                SizeClassResponse,
+                SizeClassWave,
+                OwnSignResponse,
+                PopularSizeResponse,
+            )
+        },
+    }
+)
+
+# Beyond these a question is a mistake, or meant to keep a device busy.
+MOST_PAIRS = 1 << 13
+LARGEST_SIZE = 1 << 20
+MOST_BINS = MOST_CLASSES = 1 << 12
+LARGEST_ANSWER, MOST_WORDS = 1 << 20, 1 << 17
+
+_FRACTION = re.compile(r"(0|[1-9][0-9]{0,39})(?:/([1-9][0-9]{0,39}))?", re.ASCII)
+_LEVEL = re.compile(r"0|[1-9][0-9]{0,19}", re.ASCII)
+
+
+def calibrated(said: object, n_keys: int) -> Mechanism:
+    """The mechanism that is named, for so many keys; what names none is refused.
+
+    >>> calibrated({"id": "kvue", "epsilon": "1"}, 10).parameters.to_json()
+    {'id': 'kvue', 'epsilon': '1'}
+    >>> calibrated({"id": "kvue", "epsilon": "1", "keep": "9"}, 10)
+    Traceback (most recent call last):
+        ...
+    keyveil.errors.DescriptionError: expected id, epsilon of a mechanism, and nothing else, at $.mechanism
+    """
+    if not isinstance(said, dict) or not isinstance(said.get("id"), str):
+        raise DescriptionError("expected the name of a mechanism, at $.mechanism.id")
+    cls = NAMED.get(said["id"])
+    if cls is None:
+        raise DescriptionError(
+            "this device does not know the mechanism; update it, at $.mechanism.id", code="unknown-mechanism"
+        )
+    if set(said) != {"id", *cls.fields}:
+        raise DescriptionError(
+            f"expected id, {', '.join(cls.fields)} of a mechanism, and nothing else, at $.mechanism"
+        )
+    fields = {name: _FIELDS[name](name, said[name]) for name in cls.fields}
+    try:
+        made = cls.named(_ask(cls, fields, n_keys))
+    except KeyveilError as error:
+        raise DescriptionError(f"{error}, at $.mechanism") from None
+    if made.layout.n_bytes > LARGEST_ANSWER or made.n_words > MOST_WORDS:
+        raise DescriptionError(
+            f"expected answers of at most {LARGEST_ANSWER} bytes from {MOST_WORDS} random words, "
+            f"got {made.layout.n_bytes} from {made.n_words}, at $.mechanism"
+        )
+    return made
+
+
+def read_fraction(said: object, where: str) -> Fraction:
+    """A fraction in text, in lowest terms and of bounded length.
+
+    >>> read_fraction("3/100", "$.group[0]")
+    Fraction(3, 100)
+    """
+    found = _FRACTION.fullmatch(said) if isinstance(said, str) else None
+    if found is not None:
+        above, below = int(found[1]), int(found[2] or 1)
+        if gcd(above, below) == 1 and found[2] != "1":
+            return Fraction(above, below)
+    raise DescriptionError(f'expected a fraction such as "3/100", in lowest terms, at {where}')
+
+
+def read_size(said: object, where: str, least: int, most: int) -> int:
+    """A whole number within bounds; truth values are none."""
+    if isinstance(said, int) and not isinstance(said, bool) and least <= said <= most:
+        return said
+    raise DescriptionError(f"expected a whole number from {least} to {most}, at {where}")
+
+
+def read_list(said: object, where: str, most: int) -> list[Any]:
+    """A list of one entry or more, and of no more than there may be."""
+    if isinstance(said, list) and 1 <= len(said) <= most:
+        return said
+    raise DescriptionError(f"expected a list of 1 to {most}, at {where}")
+
+
+def read_codes(said: object, where: str, n_keys: int, most: int) -> tuple[int, ...]:
+    """Different codes of keys."""
+    codes = tuple(read_size(code, where, 0, n_keys - 1) for code in read_list(said, where, most))
+    if len(set(codes)) < len(codes):
+        raise DescriptionError(f"expected different codes of keys, at {where}")
+    return codes
+
+
+def _ask(cls: type[Calibrated], fields: dict[str, Any], n_keys: int) -> Ask:
+    if "levels" in fields and len(fields["levels"]) != n_keys:
+        raise DescriptionError(f"expected a level for each of {n_keys} keys, at $.mechanism.levels")
+    if "popular" in fields:
+        read_codes(list(fields["popular"]), "$.mechanism.popular", n_keys, MOST_CLASSES)
+    named = fields.pop("allocation", cls.allocations[0].value)
+    allocation = next((each for each in cls.allocations if each.value == named), None)
+    if allocation is None:
+        raise DescriptionError("expected an allocation that the mechanism has, at $.mechanism.allocation")
+    budget = fields.pop("epsilon", None)
+    return Ask(
+        epsilon=fields["key_epsilon"] + fields["sign_epsilon"] if budget is None else budget,
+        n_keys=n_keys,
+        pairs_per_user=fields.pop("pairs_per_user", 1),
+        allocation=allocation,
+        word_bits=WORD_BITS,
+        options=fields,
+    )
+
+
+def _budget(name: str, said: object) -> Fraction:
+    budget = read_fraction(said, f"$.mechanism.{name}")
+    if budget > LARGEST_EPSILON or (budget == 0 and name != "key_epsilon"):
+        raise DescriptionError(f"expected a budget of at most {LARGEST_EPSILON}, at $.mechanism.{name}")
+    return budget
+
+
+def _size(least: int, most: int) -> Callable[[str, object], int]:
+    return lambda name, said: read_size(said, f"$.mechanism.{name}", least, most)
+
+
+def _sizes(name: str, said: object) -> tuple[int, ...]:
+    where = f"$.mechanism.{name}"
+    return tuple(read_size(each, where, 0, LARGEST_SIZE) for each in read_list(said, where, MOST_CLASSES))
+
+
+def _levels(name: str, said: object) -> tuple[Level, ...]:
+    where = f"$.mechanism.{name}"
+    texts = read_list(said, where, LARGEST_SIZE)
+    if not all(isinstance(text, str) and _LEVEL.fullmatch(text) for text in texts):
+        raise DescriptionError(f"expected levels in text, from 0 to 2**64, at {where}")
+    return tuple(Level(text) for text in texts)
+
+
+def _text(name: str, said: object) -> str:
+    if isinstance(said, str):
+        return said
+    raise DescriptionError(f"expected text, at $.mechanism.{name}")
+
+
+_FIELDS: Mapping[str, Callable[[str, object], Any]] = MappingProxyType(
+    {
+        "epsilon": _budget,
+        "key_epsilon": _budget,
+        "sign_epsilon": _budget,
+        "allocation": _text,
+        "pairs_per_user": _size(1, MOST_PAIRS),
+        "bins": _size(2, MOST_BINS),
+        "width": _size(1, LARGEST_SIZE),
+        "buckets": _size(2, LARGEST_SIZE),
+        "occupied": _size(1, LARGEST_SIZE),
+        "tie": _size(-(1 << 32), 1 << 32),
+        "cohorts": _size(1, LARGEST_SIZE),
+        "largest": _size(1, LARGEST_SIZE),
+        "most": _size(1, LARGEST_SIZE),
+        "starts": _sizes,
+        "popular": _sizes,
+        "levels": _levels,
+    }
+)

@@ -1,0 +1,152 @@
+"""A round: everything public about one question to one group of a campaign's devices.
+
+One value, the same for whoever meets it: a protocol opens it, a store keeps it, a collector describes it, a
+device checks and pins it, reports and tallies answer it. It has one canonical JSON,
+
+    {"campaign": id, "format": ..., "group": [low, high], "keys": null or codes, "mechanism": {...},
+     "number": 1, "protocol": "auto/1", "purpose": "collect"}
+
+and that text's SHA-256 is its pin: a device that has answered a round answers no other under its number. The
+mechanism is named, never told as integers (`mechanisms.named`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from keyveil.domain import Record
+from keyveil.errors import DescriptionError, MechanismError
+from keyveil.mechanisms import Mechanism
+from keyveil.mechanisms.named import calibrated, read_codes, read_fraction, read_list, read_size
+from keyveil.numerics import WORD_BITS
+from keyveil.report import CAMPAIGN_BYTES, HEADER_BYTES
+
+Group = tuple[Fraction, Fraction]
+EVERYBODY: Group = (Fraction(0), Fraction(1))
+FORMAT = "keyveil-round/1"
+ONE_ROUND = "one-round/1"
+
+_FIELDS = ("campaign", "format", "group", "keys", "mechanism", "number", "protocol", "purpose")
+_PROTOCOL = re.compile(r"[a-z0-9-]{1,40}/[1-9][0-9]{0,4}", re.ASCII)
+_PURPOSE = re.compile(r"[ -~]{0,200}", re.ASCII)
+_MOST_ROUNDS = (1 << 16) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One question to one group.
+
+    >>> from keyveil.mechanisms import build
+    >>> round = Round(campaign="ab" * 32, number=1, purpose="collect", mechanism=build("kvue", 1, n_keys=2))
+    >>> Round.from_fields(round.fields(), n_keys=2) == round, round.pin[:8]
+    (True, '0ae1e1c3')
+    """
+
+    campaign: str
+    """The campaign's id."""
+    number: int
+    purpose: str
+    mechanism: Mechanism
+    protocol: str = ONE_ROUND
+    """The protocol that opened it, with its version: another version may go on otherwise."""
+    group: Group = EVERYBODY
+    """Which places in [0, 1) are asked; a device has one place in a campaign."""
+    keys: tuple[int, ...] | None = None
+    """The codes asked about, renumbered 0, 1, ... in this order; None for all keys."""
+
+    @classmethod
+    def from_fields(cls, said: object, *, n_keys: int) -> Round:
+        """The round that is described, of a campaign with so many keys; anything else is refused."""
+        if not isinstance(said, dict) or said.get("format") != FORMAT:
+            raise DescriptionError(f"this device reads {FORMAT}, at $.format", code="unknown-version")
+        if set(said) != set(_FIELDS):
+            raise DescriptionError(f"expected {', '.join(_FIELDS)} of a round, and nothing else")
+        keys = None if said["keys"] is None else read_codes(said["keys"], "$.keys", n_keys, n_keys)
+        return cls(
+            campaign=_text(said, "campaign"),
+            number=read_size(said["number"], "$.number", 1, _MOST_ROUNDS),
+            purpose=_matching(said, "purpose", _PURPOSE, "at most 200 plain letters"),
+            mechanism=calibrated(said["mechanism"], n_keys if keys is None else len(keys)),
+            protocol=_matching(said, "protocol", _PROTOCOL, "a protocol with its version"),
+            group=_group(said["group"]),
+            keys=keys,
+        )
+
+    def fields(self) -> dict[str, Any]:
+        """What is public, ready for JSON."""
+        parameters = self.mechanism.parameters
+        if parameters is None or self.mechanism.word_bits != WORD_BITS:
+            raise MechanismError("a mechanism that was put together by hand has no name to tell devices")
+        return {
+            "campaign": self.campaign,
+            "format": FORMAT,
+            "group": [str(end) for end in self.group],
+            "keys": None if self.keys is None else list(self.keys),
+            "mechanism": parameters.to_json(),
+            "number": self.number,
+            "protocol": self.protocol,
+            "purpose": self.purpose,
+        }
+
+    @property
+    def canonical_json(self) -> str:
+        """One text a round: sorted fields, no spaces."""
+        return json.dumps(self.fields(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    @property
+    def pin(self) -> str:
+        """SHA-256 of the canonical JSON, in hexadecimal."""
+        return hashlib.sha256(self.canonical_json.encode()).hexdigest()
+
+    @property
+    def question(self) -> str:
+        """What a tally of this round must answer."""
+        return f"{self.campaign}/{self.number}"
+
+    @property
+    def tag(self) -> bytes:
+        """The half of the campaign's id that every report carries."""
+        return bytes.fromhex(self.campaign)[:CAMPAIGN_BYTES]
+
+    @property
+    def report_bytes(self) -> int:
+        """How long a report to it is."""
+        return HEADER_BYTES + self.mechanism.layout.n_bytes
+
+    @property
+    def size(self) -> float:
+        """The share of users that the round asks."""
+        return float(self.group[1] - self.group[0])
+
+    def asks(self, place: Fraction) -> bool:
+        """Whether a device at this place belongs to the group."""
+        return self.group[0] <= place < self.group[1]
+
+    def narrow(self, record: Record) -> Record:
+        """The part of a record that this round asks about, with its codes."""
+        return record if self.keys is None else record.among(self.keys)
+
+
+def _text(said: Mapping[str, Any], name: str) -> str:
+    if isinstance(said[name], str):
+        return str(said[name])
+    raise DescriptionError(f"expected text, at $.{name}")
+
+
+def _matching(said: Mapping[str, Any], name: str, pattern: re.Pattern[str], what: str) -> str:
+    if isinstance(said[name], str) and pattern.fullmatch(said[name]):
+        return str(said[name])
+    raise DescriptionError(f"expected {what}, at $.{name}")
+
+
+def _group(said: object) -> Group:
+    ends = [read_fraction(end, "$.group") for end in read_list(said, "$.group", 2)]
+    if len(ends) == 2 and 0 <= ends[0] < ends[1] <= 1:
+        return ends[0], ends[1]
+    raise DescriptionError("expected a group of places, two fractions from 0 to 1, at $.group")
