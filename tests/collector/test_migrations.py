@@ -3,7 +3,6 @@
 import itertools
 import json
 import random
-import re
 import sqlite3
 import subprocess
 import sys
@@ -144,19 +143,25 @@ def _opened(url):
 
 
 def _tables(url):
+    """Columns of all tables, in any order."""
     if url.startswith("sqlite"):
         file = sqlite3.connect(url.removeprefix("sqlite:///"))
-        rows = file.execute("select sql from sqlite_master where sql is not null").fetchall()
+        question = (
+            'select m.name, c.name, lower(c.type), c."notnull", c.dflt_value, c.pk '
+            "from sqlite_master m join pragma_table_info(m.name) c"
+        )
+        others = "select type, name, tbl_name from sqlite_master where type <> 'table'"
+        found = sorted(map(str, file.execute(question).fetchall() + file.execute(others).fetchall()))
         file.close()
-        return sorted(re.sub(r'[\s"]+', "", text.lower()) for (text,) in rows)
+        return found
     question = (
-        "select table_name, column_name, data_type, is_nullable, attstorage::text "
+        "select table_name, column_name, data_type, is_nullable, column_default, attstorage::text "
         "from information_schema.columns "
         "join pg_attribute on attrelid = table_name::regclass and attname = column_name "
         "where table_schema = 'public'"
     )
     with psycopg.connect(url) as connection:
-        return sorted(connection.execute(question).fetchall())
+        return sorted(map(str, connection.execute(question).fetchall()))
 
 
 def test_a_store_from_before_the_memtable_opens(tmp_path):

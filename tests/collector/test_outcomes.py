@@ -12,9 +12,10 @@ from collecting import SEVERAL, Caller, answers, make_question
 
 from keyveil.collector.rounds import what_follows
 from keyveil.collector.store.base import OutcomeRow
-from keyveil.collector.store.outcomes import Finished, pack_outcome, unpack_outcome
+from keyveil.collector.store.outcomes import pack_outcome, unpack_outcome
 from keyveil.errors import StoreError
 from keyveil.release import release_found
+from keyveil.rounds import Round
 
 ONE_ROUND = {
     "pckv-ue": {},
@@ -34,10 +35,11 @@ def make_campaign(mechanism, changes):
 
 def run_offline(campaign, count=80):
     """What a campaign finds from some reports to each round."""
-    tallies = []
-    while not isinstance(follows := what_follows(campaign.protocol(), campaign.id, tallies), Finished):
-        tallies.append(campaign.tally(answers(campaign, follows, count), follows))
-    return follows
+    history, asked = [], campaign.first_round()
+    while isinstance(asked, Round):
+        history.append((asked, campaign.tally(answers(campaign, asked, count), asked)))
+        asked = what_follows(campaign, history)
+    return asked
 
 
 def same(one, other):
@@ -81,12 +83,12 @@ def test_a_changed_byte_and_another_format_are_refused():
 
 
 def finish(caller, campaign):
-    """Drive a campaign to its end; the numbers of its rounds."""
-    token, tallies = caller.create(campaign)["device_token"], []
-    while not isinstance(asked := what_follows(campaign.protocol(), campaign.id, tallies), Finished):
+    """Drive a campaign to its end."""
+    token = caller.create(campaign)["device_token"]
+    while (told := caller("GET", f"/v1/campaigns/{campaign.id}").json["round"]) is not None:
+        asked = campaign.read_round(told)
         assert set(caller.send(campaign, answers(campaign, asked, 60), token=token)) == {"accepted"}
         assert caller.close_round(campaign, asked.number).status == 200
-        tallies.append(caller.collector.readout.tally(campaign.id, asked.number))
 
 
 def refuse(*_, **__):
@@ -182,7 +184,7 @@ class Killed(BaseException):
 def interrupt(caller, campaign, monkeypatch):
     """Close the first round, and end between the two transactions."""
     token = caller.create(campaign)["device_token"]
-    first = what_follows(campaign.protocol(), campaign.id, [])
+    first = campaign.first_round()
     reports = answers(campaign, first, 60)
     assert caller.send(campaign, reports, token=token) == ["accepted"] * 60
 
@@ -260,10 +262,10 @@ def test_a_campaign_that_cannot_go_on_stops_no_other(store_url, monkeypatch):
     now[0] += 61
     real = what_follows
 
-    def fragile(protocol, campaign, tallies):
-        if campaign == one.id:
+    def fragile(campaign, history):
+        if campaign.id == one.id:
             raise RuntimeError("something nobody thought of")
-        return real(protocol, campaign, tallies)
+        return real(campaign, history)
 
     with monkeypatch.context() as patched:
         patched.setattr("keyveil.collector.running.what_follows", fragile)
@@ -286,7 +288,7 @@ def test_uploads_to_other_campaigns_go_on_while_a_round_is_followed(caller, monk
 
     counted, other = make_question(name="counted"), make_question(name="other")
     tokens = [caller.create(counted, close_at_count=10)["device_token"], caller.create(other)["device_token"]]
-    first = what_follows(counted.protocol(), counted.id, [])
+    first = counted.first_round()
     real, going, go = what_follows, threading.Event(), threading.Event()
 
     def slow(*args):
@@ -297,8 +299,7 @@ def test_uploads_to_other_campaigns_go_on_while_a_round_is_followed(caller, monk
     monkeypatch.setattr("keyveil.collector.running.what_follows", slow)
     assert caller.send(counted, answers(counted, first, 12), token=tokens[0]) == ["accepted"] * 12
     assert going.wait(10)
-    asked = what_follows(other.protocol(), other.id, [])
-    assert caller.send(other, answers(other, asked, 5), token=tokens[1]) == ["accepted"] * 5
+    assert caller.send(other, answers(other, other.first_round(), 5), token=tokens[1]) == ["accepted"] * 5
     assert caller.send(counted, answers(counted, first, 1), token=tokens[0]) == ["round_closed"]
     go.set()
     for _ in range(200):

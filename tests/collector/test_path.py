@@ -180,7 +180,7 @@ def test_another_estimator_reads_the_same_reports(tmp_path):
     for estimator in ("privkv-mle", "privkv-em"):
         said = caller("GET", f"{path}&estimator={estimator}", token=caller.admin).json
         other = make_question(estimator, pairs_per_user=1)
-        offline = other.protocol().next(other.protocol().start(campaign.id), campaign.tally(reports))
+        offline = other.protocol().next([(campaign.first_round(), campaign.tally(reports))])
         frequencies = [row["frequency"] for row in said["rows"]]
         np.testing.assert_array_equal(frequencies, offline.published.frequency)
         assert said["metadata"]["estimator"] == estimator
@@ -230,7 +230,7 @@ def test_the_config_that_is_served_has_the_campaigns_hash(server):
     server.create(campaign)
     said = json.loads(server.ask("GET", f"/v1/campaigns/{campaign.id}")[1])
     assert hashlib.sha256(said["campaign"].encode()).hexdigest() == campaign.id
-    assert Campaign.from_fields(json.loads(said["device_config"]["campaign"])).id == campaign.id
+    assert Campaign.from_fields(json.loads(said["round"]["campaign"])).id == campaign.id
 
 
 @pytest.mark.parametrize("mechanism", ["privkvm", "auto"])
@@ -246,7 +246,7 @@ def test_send_answers_round_after_round(server, tmp_path, mechanism):
     answered, closed = 0, 0
     for _ in range(8):
         view = json.loads(server.ask("GET", f"/v1/campaigns/{campaign.id}")[1])
-        if view["device_config"] is None:
+        if view["round"] is None:
             break
         sent = CliRunner().invoke(
             keyveil,
@@ -256,7 +256,7 @@ def test_send_answers_round_after_round(server, tmp_path, mechanism):
         assert sent.exit_code == 0, sent.output
         assert "0 refused, 0 left" in sent.output
         answered += int(sent.output.split(" reports accepted")[0].split()[-1])
-        path = f"/v1/campaigns/{campaign.id}/rounds/{view['round']}/close"
+        path = f"/v1/campaigns/{campaign.id}/rounds/{view['round']['number']}/close"
         assert server.ask("POST", path, token=server.admin)[0] == 200
         closed += 1
     release = json.loads(server.ask("GET", f"/v1/campaigns/{campaign.id}/release", token=server.admin)[1])

@@ -1,9 +1,7 @@
 """Rounds follow from their tallies, are closed once, and end where the offline count ends."""
 
 import asyncio
-import json
 import time
-from fractions import Fraction
 
 import pytest
 from collecting import NOW, SEVERAL, Caller, answers, make_question
@@ -23,10 +21,7 @@ def test_every_protocol_runs_to_its_end(store_url, mechanism):
     while isinstance(asked, Round):
         view = caller("GET", f"/v1/campaigns/{campaign.id}").json
         # What devices are told is the round that the protocol gives offline.
-        assert view["round"] == asked.number
-        told = campaign.device_config(asked)
-        assert {name: view["device_config"][name] for name in told} == json.loads(json.dumps(told))
-        assert [Fraction(end) for end in view["device_config"]["group"]] == list(asked.group)
+        assert view["round"] == campaign.device_config(asked)
         reports = answers(campaign, asked, 60)
         assert caller.send(campaign, reports, token=token) == ["accepted"] * 60
         assert caller("GET", f"/v1/campaigns/{campaign.id}/release", token=caller.admin).code == "rounds-left"
@@ -103,7 +98,7 @@ def test_a_round_ends_by_count(caller):
     first = campaign.protocol().start(campaign.id)
     assert caller.send(campaign, answers(campaign, first, 25), token=token) == ["accepted"] * 25
     for _ in range(100):
-        if caller("GET", f"/v1/campaigns/{campaign.id}").json["round"] == 2:
+        if (caller("GET", f"/v1/campaigns/{campaign.id}").json["round"] or {"number": 1})["number"] == 2:
             break
         time.sleep(0.05)
     assert caller.collector.running.list(campaign.id).rounds[0].why == "by count"
@@ -122,7 +117,7 @@ def test_a_round_ends_by_time_even_if_nobody_looks(store_url):
     assert caller.send(campaign, make_reports(campaign, 1), token=token) == ["round_closed"]
     caller.collector.running.tick()
     view = caller("GET", f"/v1/campaigns/{campaign.id}").json
-    assert (view["state"], view["round"], view["device_config"]) == ("finished", None, None)
+    assert (view["state"], view["round"]) == ("finished", None)
     assert caller.collector.running.list(campaign.id).rounds[0].why == "by time"
     caller.close()
 
@@ -201,10 +196,10 @@ def test_one_upload_that_fails_does_not_fail_its_neighbours(caller, monkeypatch)
     reports = make_reports(campaign, 6)
     real = commit.judge
 
-    def fragile(question, block):
+    def fragile(asked, block):
         if reports[3] in block.reports(range(len(block))):
             raise RuntimeError("something nobody thought of")
-        return real(question, block)
+        return real(asked, block)
 
     monkeypatch.setattr(commit, "judge", fragile)
 

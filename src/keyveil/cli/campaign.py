@@ -112,9 +112,12 @@ def show(id: str, as_json: bool, url: str, token: str | None) -> None:
 def close(id: str, round: int | None, as_json: bool, url: str, token: str | None) -> None:
     """Close ROUND of a campaign, the open one if none is named, and open what follows."""
     server = Server(url=url, token=token)
-    number = server.ask("GET", f"/v1/campaigns/{id}")["round"] if round is None else round
+    number = round
     if number is None:
-        raise TallyError("the campaign has no open round")
+        asked = server.ask("GET", f"/v1/campaigns/{id}")["round"]
+        if asked is None:
+            raise TallyError("the campaign has no open round")
+        number = asked["number"]
     said = server.ask("POST", f"/v1/campaigns/{id}/rounds/{number}/close")
     if as_json:
         click.echo(json.dumps(said))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +20,7 @@ from keyveil.collector.messages import (
     NewCampaign,
 )
 from keyveil.collector.problems import Problem
-from keyveil.collector.rounds import open_number, told
+from keyveil.collector.rounds import open_number
 from keyveil.collector.tokens import Role, mint
 from keyveil.errors import KeyveilError, StoreError
 from keyveil.mechanisms.oracles import COHORTS
@@ -48,8 +47,9 @@ class Campaigns:
         if new.terms.ids == "issued" and new.terms.uploads == "open":
             raise Problem("bad-request", "ids are issued to devices with a token: uploads must be token")
         try:
-            first = campaign.protocol().start(campaign.id)
-            config = told(campaign, first)
+            first = campaign.first_round()
+            # What devices would refuse to read is not opened.
+            campaign.read_round(campaign.device_config(first))
         except KeyveilError as error:
             raise Problem("bad-campaign", str(error)) from None
         token = None
@@ -69,9 +69,7 @@ class Campaigns:
                     if tx.secret() is None:
                         tx.set_secret(secrets.token_bytes(32))
                 closes_at = None if new.terms.close_after is None else now + new.terms.close_after
-                tx.open_round(
-                    row.no, first.number, purpose=first.purpose, told=config, now=now, closes_at=closes_at
-                )
+                tx.open_round(row.no, first, now=now, closes_at=closes_at)
                 tx.log(
                     at=now,
                     token=actor,
@@ -110,7 +108,7 @@ class Campaigns:
             row = tx.campaign(id)
             rounds = tx.rounds(known.no)
         assert row is not None
-        open_round = next((r for r in rounds if r.closed_at is None), None)
+        asked = [self._core.book.described(known, each) for each in rounds if each.closed_at is None]
         return CampaignView(
             id=id,
             campaign=known.campaign.canonical_json,
@@ -118,8 +116,7 @@ class Campaigns:
             state=self._core.state(known, row.finished_at),
             uploads=known.terms.uploads,
             ids=known.terms.ids,
-            round=None if open_round is None else open_round.number,
-            device_config=None if open_round is None else json.loads(open_round.told),
+            round=known.campaign.device_config(asked[0]) if asked else None,
         )
 
     def list(self, only: str | None) -> CampaignList:

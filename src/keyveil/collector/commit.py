@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keyveil.batch.partition import Block, Question, judge
+from keyveil.batch.partition import Block, judge
 from keyveil.batch.stream import Bytes
 from keyveil.collector.ids import is_issued
 from keyveil.collector.problems import NOT_ISSUED, ROUND_CLOSED, Problem
-from keyveil.collector.rounds import Book, Known, report_length
+from keyveil.collector.rounds import Book, Known
 from keyveil.collector.store.base import Store, Writing, ids_in
 from keyveil.collector.upload import Part, Upload
 from keyveil.errors import Refusal
-from keyveil.protocols import Round
+from keyveil.rounds import Round
 
 DUPLICATE = "duplicate"
 
@@ -56,9 +56,9 @@ def commit_group(store: Store, book: Book, uploads: Sequence[Upload], now: float
         for no in sorted(known):
             row = open_rounds.get(no)
             is_open = row is not None and (row.closes_at is None or now < row.closes_at)
-            number = row.number if row is not None and is_open else None
+            asked = book.described(known[no], row) if row is not None and is_open else None
             last = row.number if row is not None else max((r.number for r in tx.rounds(no)), default=0)
-            grown += _commit_campaign(tx, book, known[no], waiting[known[no].id], number, last)
+            grown += _commit_campaign(tx, book, known[no], waiting[known[no].id], asked, last)
         return grown
 
 
@@ -72,12 +72,11 @@ def _refuse_revoked(tx: Writing, uploads: Sequence[Upload]) -> None:
 
 
 def _commit_campaign(
-    tx: Writing, book: Book, known: Known, uploads: list[Upload], number: int | None, last: int
+    tx: Writing, book: Book, known: Known, uploads: list[Upload], asked: Round | None, last: int
 ) -> Iterable[Grown]:
     fitting: list[tuple[Upload, Part]] = []
     others: list[tuple[Upload, Part]] = []
-    asked = None if number is None else book.round(tx, known, number)
-    length = 0 if asked is None else report_length(asked)
+    number, length = (None, 0) if asked is None else (asked.number, asked.report_bytes)
     for upload in uploads:
         for part in upload.parts:
             if asked is not None and (part.round, part.length) == (number, length):
@@ -112,13 +111,12 @@ def _refuse(
 def _count(
     tx: Writing, known: Known, round: Round, fitting: list[tuple[Upload, Part]], secret: bytes | None
 ) -> Iterable[Grown]:
-    length = report_length(round)
+    length = round.report_bytes
     joined = fitting[0][1].reports if len(fitting) == 1 else b"".join(part.reports for _, part in fitting)
     rows: Bytes = np.frombuffer(joined, dtype=np.uint8).reshape(-1, length)
     ids = ids_in(joined, length)
-    question = Question.of(known.campaign, round)
     # Most groups hold nothing but new answers: they are counted while they are judged.
-    delta, refused = judge(question, _block(rows))
+    delta, refused = judge(round, _block(rows))
     if secret is not None:
         foreign = (row for row, name in enumerate(ids) if not is_issued(secret, name))
         refused = {**dict.fromkeys(foreign, NOT_ISSUED), **refused}
@@ -143,7 +141,7 @@ def _count(
                     known_already = row not in refused or ids[row] in counted
                     upload.mark((place,), DUPLICATE if known_already else refused[row])
                 row += 1
-        delta, _ = judge(question, _block(kept))
+        delta, _ = judge(round, _block(kept))
     if not len(kept):
         return []
     n_reports = tx.add_block(known.no, round.number, length, joined, delta)

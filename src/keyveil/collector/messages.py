@@ -51,9 +51,8 @@ class CampaignView(Message, frozen=True):
     uploads: Literal["token", "open"]
     ids: Literal["own", "issued"]
     """Where the ids of reports come from."""
-    round: int | None
-    """The open round."""
-    device_config: dict[str, Any] | None
+    round: dict[str, Any] | None
+    """The description of the open round, all that a device needs; null if none is open."""
 
 
 class CampaignLine(Message, frozen=True):
@@ -109,7 +108,6 @@ class RoundClosed(Message, frozen=True):
     why: str
     next_round: int | None
     """The round that is open now; null if the campaign is at its end."""
-    device_config: dict[str, Any] | None
 
 
 class About(Message, frozen=True):

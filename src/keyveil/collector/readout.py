@@ -14,7 +14,7 @@ from keyveil.collector.core import Core
 from keyveil.collector.messages import Examination, Oddity, Recount
 from keyveil.collector.problems import Problem
 from keyveil.collector.releases import find, intact, make_release, write_frames, write_parquet
-from keyveil.collector.rounds import Known, report_length
+from keyveil.collector.rounds import Known
 from keyveil.collector.store import Block, RoundRow
 from keyveil.collector.store.outcomes import Finished, pack_outcome, unpack_outcome
 from keyveil.dashboard.hostile import Reach, reach
@@ -107,10 +107,9 @@ class ReadOut:
         with self._core.store.read() as tx:
             stored = tx.outcome(known.no) if is_own and not seen.is_open else None
             if stored is None:
-                rows = tx.rounds(known.no)
-                tallies = [self._core.book.tally(tx, known, row.number) for row in rows]
+                history = self._core.book.history(tx, known, tx.rounds(known.no))
         if stored is None:
-            found = find(known.campaign, tallies, estimator=estimator)
+            found = find(known.campaign, history, estimator=estimator)
             if seen.is_open or not is_own:
                 return found
             # A store that was migrated: from now on the campaign has found what is found here.
@@ -227,7 +226,7 @@ class ReadOut:
             row = self._row(tx.rounds(known.no), number)
             if row.dropped_at is not None:
                 raise Problem("reports-dropped")
-            return report_length(self._core.book.round(tx, known, number))
+            return self._core.book.round(tx, known, number).report_bytes
 
     def _blocks(self, known: Known, number: int, after: int) -> list[Block]:
         with self._core.store.read() as tx:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, BinaryIO
 
@@ -12,13 +12,12 @@ import numpy as np
 
 from keyveil.campaign import Campaign
 from keyveil.collector.problems import Problem
-from keyveil.collector.rounds import what_follows
+from keyveil.collector.rounds import History, what_follows
 from keyveil.collector.store.base import Block
 from keyveil.collector.store.outcomes import Finished
 from keyveil.errors import KeyveilError, MechanismError, ProtocolError
-from keyveil.protocols import Outcome, Round
 from keyveil.release import Release, release_found
-from keyveil.tally import Tally
+from keyveil.rounds import Round
 
 RELEASE_TYPES = {
     "json": "application/json",
@@ -29,14 +28,12 @@ RELEASE_TYPES = {
 REPORT_TYPES = {"frames": "application/octet-stream", "parquet": RELEASE_TYPES["parquet"]}
 
 
-def find(campaign: Campaign, tallies: Sequence[Tally], *, estimator: str | None) -> Finished:
+def find(campaign: Campaign, history: History, *, estimator: str | None) -> Finished:
     """What the tallies of all rounds say, by the campaign's estimator or another one for the same reports."""
     try:
-        protocol = campaign.protocol()
         if estimator is not None and estimator != campaign.mechanism:
-            _check_same_reports(campaign, estimator, tallies)
-            protocol = replace(campaign, mechanism=estimator).protocol()
-        found = what_follows(protocol, campaign.id, tallies)
+            campaign = replace(campaign, mechanism=_check_same_reports(campaign, estimator, history))
+        found = what_follows(campaign, history)
     except MechanismError as error:
         raise Problem("unknown-step", str(error)) from None
     except ProtocolError as error:
@@ -55,25 +52,22 @@ def make_release(campaign: Campaign, found: Finished, *, post: str, estimator: s
     return made if estimator is None else replace(made, metadata={**made.metadata, "estimator": estimator})
 
 
-def _check_same_reports(campaign: Campaign, estimator: str, tallies: Sequence[Tally]) -> None:
+def _check_same_reports(campaign: Campaign, estimator: str, history: History) -> str:
+    """The estimator, if it would have asked the same."""
     refused = Problem(
         "unknown-step", f'"{estimator[:80]}" is no estimator for reports of "{campaign.mechanism}"'
     )
     try:
         theirs = replace(campaign, mechanism=estimator).protocol()
+        for place, (asked, _) in enumerate(history):
+            other = theirs.next(history[:place]) if place else theirs.start(campaign.id)
+            if not isinstance(other, Round) or (other.mechanism, other.keys) != (asked.mechanism, asked.keys):
+                raise refused
     except MechanismError:
         raise
     except KeyveilError:
         raise refused from None
-    ours = campaign.protocol()
-    mine: Round | Outcome = ours.start(campaign.id)
-    other: Round | Outcome = theirs.start(campaign.id)
-    for tally in tallies:
-        if not isinstance(mine, Round) or not isinstance(other, Round):
-            raise refused
-        if (mine.mechanism, mine.keys) != (other.mechanism, other.keys):
-            raise refused
-        mine, other = ours.next(mine, tally), theirs.next(other, tally)
+    return estimator
 
 
 def write_release(release: Release, form: str) -> bytes:

@@ -1,6 +1,6 @@
-"""Campaigns as the collector knows them: rebuilt from what the store holds, and remembered.
+"""Campaigns as the collector knows them: read from the store, and remembered.
 
-A campaign, its protocol and its rounds never change, so they may be remembered for ever. Which round is
+A campaign and the rounds that were opened never change, so they may be remembered for ever. Which round is
 open may change at any moment, by another process too: that is asked of the store, in the transaction
 that needs to know.
 """
@@ -19,10 +19,9 @@ from keyveil.collector.store.base import CampaignRow, Reading, RoundRow
 from keyveil.collector.store.cells import unpack
 from keyveil.collector.store.outcomes import Finished
 from keyveil.collector.terms import Terms
-from keyveil.errors import StoreError
-from keyveil.protocols import Outcome, Round, Rounds, replay
+from keyveil.errors import KeyveilError, StoreError
 from keyveil.release import exact_epsilon
-from keyveil.report import HEADER_BYTES
+from keyveil.rounds import Round
 from keyveil.tally import Tally, count
 
 # Campaigns remembered at once; the rest are read again when they are asked for.
@@ -44,39 +43,26 @@ class Known:
         return self.campaign.id
 
     @cached_property
-    def protocol(self) -> Rounds:
-        """Its rounds."""
-        return self.campaign.protocol()
-
-    @cached_property
     def ends(self) -> float:
         """When nothing more is counted."""
         expiry = self.campaign.expiry
         return float("inf") if expiry is None else expiry.timestamp()
 
 
-def told(campaign: Campaign, round: Round) -> str:
-    """What devices are told of a round: the device's configuration, and who is asked."""
-    low, high = round.group
-    said = campaign.device_config(round if campaign.has_several_rounds else None)
-    said |= {"purpose": round.purpose, "group": [str(low), str(high)]}
-    return json.dumps(said, ensure_ascii=False)
+History = Sequence[tuple[Round, Tally]]
+"""The rounds so far as they were opened, each with the sum of its reports."""
 
 
-def what_follows(protocol: Rounds, campaign: str, tallies: Sequence[Tally]) -> Round | Finished:
-    """The round that the tallies of all rounds so far lead to, or what the campaign found.
+def what_follows(campaign: Campaign, history: History) -> Round | Finished:
+    """The round that follows the last, or what the campaign found, by the version that opened its rounds.
 
     This estimates, which may take seconds: never inside a transaction.
     """
-    stands = replay(protocol, campaign, tallies)
-    if isinstance(stands, Round):
-        return stands
-    return Finished(outcome=stands, epsilon_exact=exact_epsilon(protocol))
-
-
-def report_length(round: Round) -> int:
-    """Bytes of a report to a round."""
-    return HEADER_BYTES + round.mechanism.layout.n_bytes
+    protocol = campaign.protocol(history[0][0].protocol)
+    follows = protocol.next(history)
+    if isinstance(follows, Round):
+        return follows
+    return Finished(outcome=follows, epsilon_exact=exact_epsilon(protocol))
 
 
 def open_number(rows: list[RoundRow]) -> int | None:
@@ -106,11 +92,18 @@ class Book:
 
     def round(self, tx: Reading, known: Known, number: int) -> Round:
         """A round that was opened."""
-        if (found := self._rounds.get((known.no, number))) is None:
-            self._replay(tx, known)
-            found = self._rounds.get((known.no, number))
+        if (found := self._rounds.get((known.no, number))) is not None:
+            return found
+        for row in tx.rounds(known.no):
+            if row.number == number:
+                return self.described(known, row)
+        raise StoreError(f"campaign {known.id[:12]}: round {number} is missing", damaged=True)
+
+    def described(self, known: Known, row: RoundRow) -> Round:
+        """The round of a row: what was opened is what is stored, whatever this version would open."""
+        found = self._rounds.get((known.no, row.number))
         if found is None:
-            raise StoreError(f"campaign {known.id[:12]}: round {number} does not follow from its tallies")
+            found = self._rounds[known.no, row.number] = _read_round(known, row)
         return found
 
     def secret(self, tx: Reading, known: Known) -> bytes:
@@ -123,15 +116,19 @@ class Book:
 
     def tally(self, tx: Reading, known: Known, number: int) -> Tally:
         """The sum of a round's reports."""
-        return self._tally_of(tx, known, self.round(tx, known, number))
-
-    def _tally_of(self, tx: Reading, known: Known, round: Round) -> Tally:
-        row = tx.tally(known.no, round.number)
+        round_ = self.round(tx, known, number)
+        row = tx.tally(known.no, number)
         if row is None or not row.cells:
-            return count(round.mechanism, [], question=round.question)
-        return unpack(row.cells, question=round.question, n_reports=row.n_reports)
+            return count(round_.mechanism, [], question=round_.question)
+        return unpack(row.cells, question=round_.question, n_reports=row.n_reports)
+
+    def history(self, tx: Reading, known: Known, rows: Sequence[RoundRow]) -> History:
+        """Rounds and the sums of their reports."""
+        return [(self.described(known, row), self.tally(tx, known, row.number)) for row in rows]
 
     def _remember(self, row: CampaignRow) -> Known:
+        if row.quarantined is not None:
+            raise StoreError(row.quarantined, damaged=True)
         try:
             campaign = Campaign.from_fields(json.loads(row.config))
             terms = Terms.from_json(row.terms)
@@ -149,18 +146,15 @@ class Book:
                 row.id, Known(no=row.no, campaign=campaign, terms=terms, created_at=row.created_at)
             )
 
-    def _replay(self, tx: Reading, known: Known) -> None:
-        stands: Round | Outcome | None = None
-        for row in tx.rounds(known.no):
-            if stands is None:
-                stands = known.protocol.start(known.id)
-            else:
-                assert isinstance(stands, Round)
-                stands = known.protocol.next(stands, self._tally_of(tx, known, stands))
-            if not isinstance(stands, Round) or told(known.campaign, stands) != row.told:
-                raise StoreError(
-                    f"campaign {known.id[:12]}: round {row.number} was opened with other parameters than its "
-                    "tallies give here; run the keyveil that opened it, or restore a backup",
-                    damaged=True,
-                )
-            self._rounds[known.no, row.number] = stands
+
+def _read_round(known: Known, row: RoundRow) -> Round:
+    try:
+        found = Round.from_fields(json.loads(row.description), n_keys=known.campaign.domain.n_keys)
+        if (found.campaign, found.number, found.pin) != (known.id, row.number, row.pin):
+            raise ValueError("it is another round's, or its hash is another")
+    except (KeyveilError, ValueError) as error:
+        raise StoreError(
+            f"campaign {known.id[:12]}: the description of round {row.number} is damaged: {error}",
+            damaged=True,
+        ) from None
+    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 from collections.abc import Iterator
@@ -12,14 +11,14 @@ from keyveil.collector.commit import Grown
 from keyveil.collector.core import NOBODY, Core
 from keyveil.collector.messages import Progress, RoundClosed, RoundList, RoundView
 from keyveil.collector.problems import Problem
-from keyveil.collector.rounds import Known, open_number, told, what_follows
+from keyveil.collector.rounds import Known, open_number, what_follows
 from keyveil.collector.store import Writing
 from keyveil.collector.store.base import OutcomeRow
 from keyveil.collector.store.outcomes import Finished, pack_outcome
 from keyveil.dashboard.precision import telling
 from keyveil.errors import KeyveilError, ProtocolError
 from keyveil.numerics import two_sided_z
-from keyveil.protocols import Round
+from keyveil.rounds import Round
 
 _DAY = 86400.0
 # Seconds until a campaign that failed to go on is tried again.
@@ -107,7 +106,6 @@ class Running:
             closed_at=closed.closed_at,
             why=closed.why,
             next_round=None if following is None else following.number,
-            device_config=None if following is None else json.loads(following.told),
         )
 
     def _check_answered(self, known: Known, number: int) -> None:
@@ -121,9 +119,9 @@ class Running:
             sums = tx.tally(known.no, number)
             if sums is not None and sums.n_reports:
                 return
-            tallies = [self._core.book.tally(tx, known, row.number) for row in rows]
+            history = self._core.book.history(tx, known, rows)
         try:
-            what_follows(known.protocol, known.id, tallies)
+            what_follows(known.campaign, history)
         except ProtocolError as error:
             raise Problem("round-empty", str(error)) from None
 
@@ -145,8 +143,8 @@ class Running:
                 assert row is not None
                 if row.finished_at is not None or rows[-1].closed_at is None:
                     return
-                tallies = [self._core.book.tally(tx, known, each.number) for each in rows]
-            follows = what_follows(known.protocol, known.id, tallies)
+                history = self._core.book.history(tx, known, rows)
+            follows = what_follows(known.campaign, history)
             stored = pack_outcome(follows) if isinstance(follows, Finished) else follows
             with self._core.store.write() as tx:
                 tx.lock_round(known.no, rows[-1].number)
@@ -159,14 +157,7 @@ class Running:
             tx.keep_outcome(known.no, follows)
             tx.finish_campaign(known.no, now)
             return
-        tx.open_round(
-            known.no,
-            follows.number,
-            purpose=follows.purpose,
-            told=told(known.campaign, follows),
-            now=now,
-            closes_at=None if after is None else now + after,
-        )
+        tx.open_round(known.no, follows, now=now, closes_at=None if after is None else now + after)
 
     # --- what is done without being asked ---
 

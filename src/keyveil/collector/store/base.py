@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from keyveil.collector.tokens import Credential
 from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
+from keyveil.rounds import Round
 from keyveil.tally import Tally
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ SCHEMA = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignRow:
-    """A campaign as it was created; `no` is its number in this store."""
+    """A campaign as it was created; `no` is its number in this store, `quarantined` why it cannot be read."""
 
     no: int
     id: str
@@ -41,21 +42,23 @@ class CampaignRow:
     label: str
     created_at: float
     finished_at: float | None
+    quarantined: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRow:
-    """A round; `told` is what devices are told of it, as JSON."""
+    """A round; `description` is its canonical JSON as it was opened, `pin` the hash of that."""
 
     campaign: int
     number: int
     purpose: str
-    told: str
+    description: str
     opened_at: float
     closes_at: float | None
     closed_at: float | None
     why: str
     dropped_at: float | None
+    pin: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,9 +180,7 @@ class Writing(Reading, Protocol):
     def lock_round(self, campaign: int, number: int) -> RoundRow | None:
         """The round, alone: nobody adds to it until the transaction ends."""
 
-    def open_round(
-        self, campaign: int, number: int, *, purpose: str, told: str, now: float, closes_at: float | None
-    ) -> None:
+    def open_round(self, campaign: int, round: Round, *, now: float, closes_at: float | None) -> None:
         """A round to which reports are taken."""
 
     def close_round(self, campaign: int, number: int, *, why: str, now: float) -> None:

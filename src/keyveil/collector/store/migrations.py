@@ -3,7 +3,8 @@
     1   everything up to the store of flushed slices; the embedded store has no `young`, or one that holds
         what blocks add to tallies
     2   `young` holds the ids of blocks, `added` what they add, `swept` how far each slice is flushed
-    3   `outcomes` of finished campaigns
+    3   `outcomes` of finished campaigns; descriptions of rounds in place of what devices were told, with
+        their pins; campaigns that could not be brought over say why
 
 A store of schema 2 says "1" of itself too: its tables tell. All steps run in the transaction that writes
 the new number, so a store is of one schema or of another, whenever the process dies. What a step does
@@ -17,6 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from keyveil.collector.store.base import SCHEMA, ids_in
+from keyveil.collector.store.descriptions import describe_rounds
 from keyveil.collector.store.sql import SqlTransaction
 from keyveil.errors import StoreError
 
@@ -59,6 +61,13 @@ def migrate(tx: SqlTransaction, migration: Migration, steps: Mapping[int, Step])
     tx._run("update store set value = ? where name = 'schema'", (str(migration.end),))
 
 
+def _add_descriptions(tx: SqlTransaction) -> None:
+    """In the words that both stores understand."""
+    tx._run("alter table campaigns add column quarantined text")
+    tx._run("alter table rounds rename column told to description")
+    tx._run("alter table rounds add column pin text not null default ''")
+
+
 # --- the embedded store ---
 
 
@@ -99,6 +108,8 @@ def _embedded_2_to_3(tx: SqlTransaction) -> None:
     tx._run(
         "create table outcomes (campaign integer primary key, version integer not null, body blob not null)"
     )
+    _add_descriptions(tx)
+    describe_rounds(tx, tables=("tallies", "added"))
 
 
 # --- the shared store ---
@@ -113,6 +124,8 @@ def _shared_2_to_3(tx: SqlTransaction) -> None:
     tx._run(
         "create table outcomes (campaign bigint primary key, version bigint not null, body bytea not null)"
     )
+    _add_descriptions(tx)
+    describe_rounds(tx, tables=("tallies",))
 
 
 EMBEDDED: Mapping[int, Step] = {1: _embedded_1_to_2, 2: _embedded_2_to_3}

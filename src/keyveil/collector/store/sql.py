@@ -9,16 +9,18 @@ from typing import Any
 from keyveil.collector.store.base import Act, Block, CampaignRow, OutcomeRow, RoundRow, TallyRow
 from keyveil.collector.store.cells import pack
 from keyveil.collector.tokens import Credential, Role
+from keyveil.rounds import Round
 from keyveil.tally import Tally
 
 # {number}, {blob} and {serial} are the store's words for a 64-bit integer, bytes and a key that counts up.
 TABLES = (
     "create table store (name text primary key, value text not null)",
     """create table campaigns (no {serial}, id text not null unique, config text not null,
-    terms text not null, label text not null, created_at {real} not null, finished_at {real})""",
+    terms text not null, label text not null, created_at {real} not null, finished_at {real},
+    quarantined text)""",
     """create table rounds (campaign {number} not null, number {number} not null, purpose text not null,
-    told text not null, opened_at {real} not null, closes_at {real}, closed_at {real}, why text not null,
-    dropped_at {real}, primary key (campaign, number))""",
+    description text not null, opened_at {real} not null, closes_at {real}, closed_at {real},
+    why text not null, dropped_at {real}, pin text not null default '', primary key (campaign, number))""",
     """create table tallies (campaign {number} not null, round {number} not null, n_reports {number} not null,
     cells {blob} not null, primary key (campaign, round))""",
     """create table blocks (no {serial}, campaign {number} not null, round {number} not null,
@@ -31,8 +33,8 @@ TABLES = (
     "create table outcomes (campaign {number} primary key, version {number} not null, body {blob} not null)",
 )
 
-_CAMPAIGN = "no, id, config, terms, label, created_at, finished_at"
-_ROUND = "campaign, number, purpose, told, opened_at, closes_at, closed_at, why, dropped_at"
+_CAMPAIGN = "no, id, config, terms, label, created_at, finished_at, quarantined"
+_ROUND = "campaign, number, purpose, description, opened_at, closes_at, closed_at, why, dropped_at, pin"
 _TOKEN = "id, hash, role, campaign, label, rate, created_at, revoked_at"  # noqa: S105
 
 
@@ -171,14 +173,12 @@ class SqlTransaction:
             (campaign, outcome.version, outcome.body),
         )
 
-    def open_round(
-        self, campaign: int, number: int, *, purpose: str, told: str, now: float, closes_at: float | None
-    ) -> None:
+    def open_round(self, campaign: int, round: Round, *, now: float, closes_at: float | None) -> None:
         """A round to which reports are taken."""
         self._run(
-            "insert into rounds (campaign, number, purpose, told, opened_at, closes_at, why) "
-            "values (?, ?, ?, ?, ?, ?, '')",
-            (campaign, number, purpose, told, now, closes_at),
+            "insert into rounds (campaign, number, purpose, description, pin, opened_at, closes_at, why) "
+            "values (?, ?, ?, ?, ?, ?, ?, '')",
+            (campaign, round.number, round.purpose, round.canonical_json, round.pin, now, closes_at),
         )
 
     def close_round(self, campaign: int, number: int, *, why: str, now: float) -> None:
