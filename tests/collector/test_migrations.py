@@ -7,11 +7,14 @@ import sqlite3
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from fractions import Fraction
 
 import psycopg
 import pytest
-from collecting import Caller
-from serving import MAIN
+from collecting import Caller, answers
+from serving import MAIN, Process
 
 from keyveil.collector.store import open_store
 from keyveil.errors import StoreError
@@ -182,6 +185,110 @@ def test_a_damaged_block_that_was_not_flushed_stops_its_campaign_alone(tmp_path)
     caller.close()
 
 
+def retuned(monkeypatch, tunings):
+    """`auto` with other numbers."""
+    from keyveil.protocols import auto, registry
+
+    protocols = tuple(f"auto/{version}" for version in tunings)
+    methods = dict(registry.METHODS)
+    methods["auto"] = replace(methods["auto"], protocols=protocols)
+    monkeypatch.setattr(auto, "TUNINGS", tunings)
+    monkeypatch.setattr(registry, "METHODS", methods)
+
+
+@pytest.mark.parametrize("versions", [1, 2])
+def test_a_retuned_constant_leaves_campaigns_readable(load, monkeypatch, versions):
+    """Whether somebody adds a version, as they should, or changes the numbers of the one that there is."""
+    from keyveil.protocols.auto import Tuning
+
+    old = load(2)
+    caller = Caller(old.url)
+    caller.admin = old.admin
+    paths = [f"/v1/campaigns/{one.id}/release" for one in old.campaigns.values() if one.is_finished]
+    before = [caller("GET", path, token=old.admin).body for path in paths]
+    caller.close()
+    other = Tuning(anchors=220, sizes=Fraction(4, 100), check=Fraction(1, 100))
+    retuned(monkeypatch, {1: other} if versions == 1 else {1: Tuning(), 2: other})
+    caller = Caller(old.url)
+    caller.admin = old.admin
+    assert caller.collector.damaged == {}
+    assert [caller("GET", path, token=old.admin).body for path in paths] == before
+    one = old.campaigns["auto open"]
+    recount = caller("POST", f"/v1/campaigns/{one.id}/rounds/2/recount", token=old.admin).json
+    assert recount["agrees"]
+    assert bool(recount["difference"]) == (versions == 1)
+    assert caller.send(one.campaign, one.fresh, token=one.token) == ["accepted"] * len(one.fresh)
+    while (told := caller("GET", f"/v1/campaigns/{one.id}").json["round"]) is not None:
+        asked = one.campaign.read_round(told)
+        assert asked.protocol == "auto/1"
+        caller.send(one.campaign, answers(one.campaign, asked, 40), token=one.token)
+        assert caller.close_round(one.campaign, asked.number).status == 200
+    assert caller("GET", f"/v1/campaigns/{one.id}/release", token=old.admin).status == 200
+    caller.close()
+
+
+def edit(url, statement, *values):
+    """Change a store from outside."""
+    if url.startswith("sqlite"):
+        with sqlite3.connect(url.removeprefix("sqlite:///")) as file:
+            file.execute(statement, values)
+        return
+    with psycopg.connect(url) as connection:
+        connection.execute(statement.replace("?", "%s"), values)
+
+
+def test_a_campaign_that_would_be_opened_otherwise_is_quarantined_alone(load):
+    old = load(2)
+    one = old.campaigns["auto open"]
+    # As if its second round had asked another group.
+    numbers = "number = 2 and campaign = (select no from campaigns where id = ?)"
+    edit(
+        old.url,
+        f'update rounds set told = replace(told, \'"group": ["\', \'"group": ["1\') where {numbers}',
+        one.id,
+    )
+    caller = Caller(old.url)
+    assert list(caller.collector.damaged) == [one.id]
+    why = caller.collector.damaged[one.id]
+    assert "round 2 was opened with other parameters than this keyveil gives it" in why
+    assert "on a backup" in why
+    assert caller.send(one.campaign, one.fresh, token=one.token).code == "campaign-damaged"
+    assert caller("GET", f"/v1/campaigns/{one.id}").code == "campaign-damaged"
+    lines = caller("GET", "/v1/campaigns", token=old.admin).json["campaigns"]
+    assert [line["id"] for line in lines if line["state"] == "damaged"] == [one.id]
+    # The others are as they were, and what the campaign had is still there.
+    del old.campaigns["auto open"]
+    check(caller, old)
+    caller.collector.running.tick()
+    caller.collector.running.tidy()
+    caller.close()
+    again = Caller(old.url)
+    assert again.collector.damaged == {one.id: why}
+    with again.collector.store.read() as tx:
+        no = tx.campaign(one.id).no
+        assert [tx.tally(no, row.number).n_reports for row in tx.rounds(no)] == [
+            tally["n_reports"] for tally in one.tallies
+        ]
+        assert "keyveil-device/1" in tx.rounds(no)[0].description
+    again.close()
+
+
+def test_a_changed_description_is_found_by_its_pin(load):
+    old = load(2)
+    open_store(old.url).close()
+    one = old.campaigns["one round"]
+    numbers = "campaign = (select no from campaigns where id = ?)"
+    edit(
+        old.url,
+        f"update rounds set description = replace(description, '\"1\"', '\"2\"') where {numbers}",
+        one.id,
+    )
+    caller = Caller(old.url)
+    assert list(caller.collector.damaged) == [one.id]
+    assert "description of round 1 is damaged" in caller.collector.damaged[one.id]
+    caller.close()
+
+
 def test_a_copy_of_the_store_as_it_was_is_made_first(tmp_path):
     old, copy = load_embedded(1, tmp_path / "c.db"), tmp_path / "copy.db"
     heard = []
@@ -202,6 +309,30 @@ def test_a_copy_of_the_store_as_it_was_is_made_first(tmp_path):
     assert (tmp_path / "other.db").exists()
     open_store(f"sqlite:///{tmp_path}/d.db", backup_first=copy).close()
     open_store(f"sqlite:///{copy}").close()
+
+
+def test_serve_says_that_it_migrates_and_copies(tmp_path):
+    old, copy = load_embedded(2, tmp_path / "c.db"), tmp_path / "copy.db"
+    server = Process(old.url, "--backup-first", str(copy), admin=old.admin)
+    assert server.said[0] == f"migrating the store from schema 2 to 3; a copy goes to {copy}\n"
+    assert json.loads(server.ask("GET", "/readyz")[1])["damaged"] == []
+    server.stop()
+    assert json.loads(server.log[0])["event"] == "store-migrated"
+    again = Process(old.url, "--backup-first", str(copy), admin=old.admin)
+    assert [line.split()[0] for line in again.said] == ["listening"]
+    again.stop()
+    with pytest.raises(RuntimeError, match="exists already; name another file"):
+        Process(load_embedded(1, tmp_path / "d.db").url, "--backup-first", str(copy))
+
+
+def test_collectors_that_start_at_once_migrate_once(database):
+    old = load_shared(1, database.fresh())
+    with ThreadPoolExecutor(6) as pool:
+        stores = list(pool.map(lambda _: open_store(old.url), range(6)))
+    assert [store.migrated.start for store in stores if store.migrated] == [1]
+    for store in stores:
+        store.close()
+    verify(old)
 
 
 def test_a_shared_store_is_copied_by_its_own_tools(database):

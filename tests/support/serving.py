@@ -24,9 +24,10 @@ class Process:
             text=True,
             env={**os.environ, **(env or {})},
         )
-        self.admin, self.url, self.log = admin, None, []
+        self.admin, self.url, self.log, self.said = admin, None, [], []
         # The token is printed before the address, so it is never lost to a kill after that.
         for line in self.child.stdout:
+            self.said.append(line)
             if line.startswith("admin token"):
                 self.admin = line.split()[-1]
             if line.startswith("listening on"):

@@ -189,6 +189,8 @@ def recount(id: str, round: int, url: str, token: str | None) -> None:
         f"{found['stored_reports']} stored, {found['tally_reports']} in the tally, "
         f"{found['damaged_blocks']} damaged blocks"
     )
+    if found["difference"]:
+        click.echo(found["difference"])
     if not found["agrees"]:
         raise SystemExit(1)
 

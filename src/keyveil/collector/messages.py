@@ -163,6 +163,8 @@ class Recount(Message, frozen=True):
     stored_reports: int
     damaged_blocks: int
     agrees: bool
+    difference: str
+    """How the round, which counts as it was opened, differs from what this version would open; or empty."""
 
 
 class Oddity(Message, frozen=True):

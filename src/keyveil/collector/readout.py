@@ -14,7 +14,7 @@ from keyveil.collector.core import Core
 from keyveil.collector.messages import Examination, Oddity, Recount
 from keyveil.collector.problems import Problem
 from keyveil.collector.releases import find, intact, make_release, write_frames, write_parquet
-from keyveil.collector.rounds import Known
+from keyveil.collector.rounds import Known, difference
 from keyveil.collector.store import Block, RoundRow
 from keyveil.collector.store.outcomes import Finished, pack_outcome, unpack_outcome
 from keyveil.dashboard.hostile import Reach, reach
@@ -109,7 +109,12 @@ class ReadOut:
             if stored is None:
                 history = self._core.book.history(tx, known, tx.rounds(known.no))
         if stored is None:
-            found = find(known.campaign, history, estimator=estimator)
+            try:
+                found = find(known.campaign, history, estimator=estimator)
+            except Problem as problem:
+                if not seen.is_open and is_own:
+                    self._core.log.event("no-outcome", campaign=known.id, why=problem.detail)
+                raise
             if seen.is_open or not is_own:
                 return found
             # A store that was migrated: from now on the campaign has found what is found here.
@@ -141,7 +146,7 @@ class ReadOut:
         return out
 
     def recount(self, id: str, number: int) -> Recount:
-        """Count the stored reports again, and compare with the tally."""
+        """Count the stored reports again, and compare with the tally; open the round again, and compare."""
         known = self._core.known(id)
         self._check_kept(known, number)
         broken: list[Block] = []
@@ -155,15 +160,16 @@ class ReadOut:
                 tally = self._core.book.tally(tx, known, number)
             except StoreError:
                 tally = count(asked.mechanism, [], question=asked.question)
+            before = self._core.book.history(tx, known, tx.rounds(known.no)[: number - 1])
         for block in broken:
             self._mark_broken(id, number, block)
-        agrees = total == tally and not broken
         return Recount(
             round=number,
             tally_reports=tally.n_reports,
             stored_reports=total.n_reports,
             damaged_blocks=len(broken),
-            agrees=agrees,
+            agrees=total == tally and not broken,
+            difference=difference(known.campaign, before, asked),
         )
 
     def examine(self, id: str, number: int) -> Examination:

@@ -65,6 +65,22 @@ def what_follows(campaign: Campaign, history: History) -> Round | Finished:
     return Finished(outcome=follows, epsilon_exact=exact_epsilon(protocol))
 
 
+def difference(campaign: Campaign, before: History, round: Round) -> str:
+    """How a round that was opened differs from what this version makes of the rounds before it, if it does.
+
+    An audit: whatever it says, the round is the one that was opened.
+    """
+    protocol = campaign.protocol(round.protocol)
+    try:
+        other = protocol.next(before) if before else protocol.start(campaign.id)
+    except KeyveilError as error:
+        return f"this keyveil would not open round {round.number}: {error}"
+    if other == round:
+        return ""
+    would = f"as {other.pin[:12]}" if isinstance(other, Round) else "no more"
+    return f"round {round.number} was opened as {round.pin[:12]}, this keyveil would open it {would}"
+
+
 def open_number(rows: list[RoundRow]) -> int | None:
     """The number of the round that is open, if one is."""
     return next((row.number for row in rows if row.closed_at is None), None)
