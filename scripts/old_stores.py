@@ -1,6 +1,7 @@
 """Write tests/collector/stores: small stores as older commits of this repository left them.
 
     python scripts/old_stores.py                 # needs git and PostgreSQL's programs; a minute
+    python scripts/old_stores.py outcomes        # outcomes in today's format, before it becomes an old one
 
 For each commit its collector runs from an archive of its own source, takes campaigns and reports over HTTP
 and is killed, so that what it had not flushed stays where it was. What it held is written down twice: the
@@ -35,6 +36,22 @@ APPLICATION = 0x6B76636C
 MAIN = "from keyveil.cli import main; main()"
 WHO = {"owner": "tests", "purpose": "to be read by later versions", "expires": "2099-01-01"}
 ALL = 100
+KEYS = [f"app-{i}" for i in range(12)]
+# Between them every class that an outcome may hold.
+OUTCOMES: dict[str, dict[str, Any]] = {
+    "kvue": {"pairs_per_user": 1},
+    "bucket": {"rho": 1.0},
+    "ue-sw": {},
+    "privkvm-star": {"pairs_per_user": 1},
+    "auto": {"pairs_per_user": 2},
+    "auto, two rounds": {
+        "pairs_per_user": 6,
+        "rounds": 2,
+        "users": 2000,
+        "keys": [f"k{i}" for i in range(40)],
+    },
+    "ks-grr": {},
+}
 # By name: the campaign's own fields, its terms, how many reports go to each round, and how many are closed.
 CAMPAIGNS: dict[str, tuple[dict[str, Any], dict[str, Any], int, int]] = {
     "one round": ({"mechanism": "pckv-ue"}, {}, 120, 0),
@@ -92,8 +109,7 @@ def _fill_campaign(
     from keyveil import Campaign
     from keyveil.protocols import Round, replay
 
-    keys = [f"app-{i}" for i in range(12)]
-    common = {"name": name, "epsilon": 1.0, "keys": keys, "value_range": [0, 60], "pairs_per_user": 2}
+    common = {"name": name, "epsilon": 1.0, "keys": KEYS, "value_range": [0, 60], "pairs_per_user": 2}
     campaign = Campaign.from_fields({**common, **WHO, **fields})
     created = ask("POST", "/v1/campaigns", {"campaign": json.loads(campaign.canonical_json), "terms": terms})
     token, tallies, sent, fresh = created["device_token"], [], [], []
@@ -177,6 +193,37 @@ def main() -> None:
         database.close()
 
 
+def write_outcomes() -> None:
+    """What campaigns of today find, as it is stored: later versions must read it."""
+    sys.path.insert(0, str(ROOT / "tests" / "support"))
+    from collecting import answers, make_question
+
+    from keyveil.collector.rounds import what_follows
+    from keyveil.collector.store.outcomes import KINDS, VERSION, pack_outcome
+    from keyveil.release import release_found
+    from keyveil.rounds import Round
+
+    found = {}
+    for name, options in OUTCOMES.items():
+        campaign = make_question(name.partition(",")[0], epsilon=3.0, **{"keys": KEYS, **options})
+        history, asked = [], campaign.first_round()
+        while isinstance(asked, Round):
+            history.append((asked, campaign.tally(answers(campaign, asked, 90), asked)))
+            asked = what_follows(campaign, history)
+        release = release_found(campaign, asked.outcome, epsilon_exact=asked.epsilon_exact, post="published")
+        found[name] = {
+            "config": campaign.canonical_json,
+            "body": base64.b64encode(pack_outcome(asked).body).decode(),
+            "release": json.loads(release.to_json()),
+        }
+    heads = "".join(base64.b64decode(one["body"])[4:].partition(b"\n")[0].decode() for one in found.values())
+    missing = [kind for kind in KINDS if f'"kind": "{kind}"' not in heads]
+    assert not missing, f"no outcome holds {missing}; chance may have it, try again"
+    path = FOLDER / f"outcomes-{VERSION}.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(found, indent=1).encode(), 9, mtime=0))
+    print(f"{path.relative_to(ROOT)}: {path.stat().st_size} bytes")
+
+
 def _archive(commit: str, folder: Path) -> Path:
     packed = subprocess.run(["git", "archive", commit, "src"], cwd=ROOT, check=True, capture_output=True)
     with tarfile.open(fileobj=BytesIO(packed.stdout)) as archive:
@@ -241,7 +288,9 @@ def _write(name: str, held: dict[str, Any], text: str) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["fill"]:
+    if sys.argv[1:2] == ["outcomes"]:
+        write_outcomes()
+    elif sys.argv[1:2] == ["fill"]:
         print(json.dumps(fill(Asker(int(sys.argv[2]), sys.argv[3]))))
     else:
         main()

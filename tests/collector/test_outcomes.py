@@ -1,6 +1,8 @@
 """What a finished campaign found is stored; what follows a round is worked out outside of transactions."""
 
+import base64
 import dataclasses
+import gzip
 import json
 import sqlite3
 import time
@@ -10,12 +12,14 @@ import psycopg
 import pytest
 from collecting import SEVERAL, Caller, answers, make_question
 
+from keyveil.campaign import Campaign
 from keyveil.collector.rounds import what_follows
 from keyveil.collector.store.base import OutcomeRow
 from keyveil.collector.store.outcomes import pack_outcome, unpack_outcome
 from keyveil.errors import StoreError
 from keyveil.release import release_found
 from keyveil.rounds import Round
+from old_stores import FOLDER
 
 ONE_ROUND = {
     "pckv-ue": {},
@@ -69,6 +73,26 @@ def test_an_outcome_comes_back_bit_for_bit(mechanism, changes):
         assert {name: column.tobytes() for name, column in one.hostile_shift(0.2).items()} == {
             name: column.tobytes() for name, column in other.hostile_shift(0.2).items()
         }
+
+
+@pytest.mark.parametrize(("version", "count"), [(1, 7)])
+def test_outcomes_that_were_stored_stay_readable(version, count):
+    """Bodies that a past version wrote (scripts/old_stores.py outcomes), and the releases it made of them."""
+    said = json.loads(gzip.decompress((FOLDER / f"outcomes-{version}.json.gz").read_bytes()))
+    assert len(said) == count
+    for one in said.values():
+        campaign = Campaign.from_fields(json.loads(one["config"]))
+        row = OutcomeRow(version=version, body=base64.b64decode(one["body"]))
+        found = unpack_outcome(row, campaign=campaign.id)
+        release = json.loads(
+            release_found(
+                campaign, found.outcome, epsilon_exact=found.epsilon_exact, post="published"
+            ).to_json()
+        )
+        assert release["metadata"] == one["release"]["metadata"]
+        for row_, expected in zip(release["rows"], one["release"]["rows"], strict=True):
+            assert row_.pop("bins", []) == pytest.approx(expected.pop("bins", []), abs=1e-12, nan_ok=True)
+            assert row_ == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_changed_byte_and_another_format_are_refused():

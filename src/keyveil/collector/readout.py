@@ -95,7 +95,9 @@ class ReadOut:
             rows, row = tx.rounds(known.no), tx.campaign(id)
             assert row is not None
             if known.campaign.has_several_rounds and row.finished_at is None:
-                raise Problem("rounds-left", f"round {rows[-1].number} is still to be closed")
+                is_between = rows[-1].closed_at is not None
+                still = "being followed up" if is_between else "still to be closed"
+                raise Problem("rounds-left", f"round {rows[-1].number} is {still}")
             sums = [tx.tally(known.no, each.number) for each in rows]
         counts = tuple(0 if each is None else each.n_reports for each in sums)
         return _Seen(known=known, is_open=row.finished_at is None, counts=counts)

@@ -28,7 +28,7 @@ from keyveil.mechanisms import Moments
 from keyveil.protocols import Outcome
 
 VERSION = 1
-_KINDS: dict[str, type[Any]] = {
+KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         Outcome,
@@ -81,10 +81,15 @@ def unpack_outcome(row: OutcomeRow, *, campaign: str) -> Finished:
             damaged=True,
         )
     head, _, data = body[4:].partition(b"\n")
-    said = json.loads(head)
-    outcome = _from_json(said["outcome"], _arrays(said["arrays"], data))
-    assert isinstance(outcome, Outcome)
-    return Finished(outcome=outcome, epsilon_exact=said["epsilon_exact"])
+    try:
+        said = json.loads(head)
+        outcome = _from_json(said["outcome"], _arrays(said["arrays"], data))
+        return Finished(outcome=outcome, epsilon_exact=said["epsilon_exact"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(
+            f"the stored outcome of campaign {campaign[:12]} cannot be read here: {error}; "
+            "run the keyveil that finished the campaign"
+        ) from None
 
 
 def _to_json(value: Any, arrays: dict[tuple[str, tuple[int, ...], bytes], int]) -> Any:
@@ -118,12 +123,12 @@ def _from_json(said: Any, arrays: list[NDArray[Any]]) -> Any:
         return float(said["float"])
     if "tuple" in said:
         return tuple(_from_json(each, arrays) for each in said["tuple"])
-    return _KINDS[said["kind"]](**{name: _from_json(each, arrays) for name, each in said["fields"].items()})
+    return KINDS[said["kind"]](**{name: _from_json(each, arrays) for name, each in said["fields"].items()})
 
 
 def _names(kind: type[Any]) -> tuple[str, ...] | None:
     """The fields of a class that is part of the format."""
-    if _KINDS.get(kind.__name__) is not kind:
+    if KINDS.get(kind.__name__) is not kind:
         return None
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else kind._fields
 

@@ -418,19 +418,30 @@ class SqliteStore:
         self.migrated = migration
 
     def _copy(self, path: Path) -> None:
-        """A copy under a name that is not taken; whatever has the name is whole."""
+        """A copy under a name that is not taken; whatever gets the name is whole, and on the disk."""
         part = path.with_name(f"{path.name}.part")
         try:
+            # What a process that was killed left behind.
             part.unlink(missing_ok=True)
             os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
             self.backup(part)
             os.link(part, path)
-            part.unlink()
+            _sync(path.parent)
         except FileExistsError:
-            part.unlink(missing_ok=True)
             raise StoreError(f"{path} exists already; name another file for the copy") from None
         except OSError as error:
             raise StoreError(f"cannot write {path}: {error.strerror}") from None
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    """The names in a folder are on the disk."""
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(held)
+    finally:
+        os.close(held)
 
 
 def _lock(path: Path) -> int:
