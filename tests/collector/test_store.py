@@ -7,8 +7,8 @@ import pytest
 from collecting import Caller, make_question, make_reports
 
 from keyveil.collector.store import open_store
+from keyveil.collector.store.memtable import N_SLICES, Memtable
 from keyveil.collector.store.sqlite import SqliteStore
-from keyveil.collector.store.young import N_SLICES, Young
 from keyveil.errors import StoreError
 
 
@@ -326,7 +326,7 @@ def test_reports_outside_the_trees_are_found_again_after_a_crash(tmp_path):
     for start in range(0, 40, 10):
         assert caller.send(campaign, reports[start : start + 10], token=token) == ["accepted"] * 10
     with sqlite3.connect(tmp_path / "c.db") as file:
-        assert file.execute("select count(*) from young").fetchone() == (4,)
+        assert file.execute("select count(*) from memtable_ids").fetchone() == (4,)
         assert file.execute("select count(*) from ids").fetchone() == (0,)
     caller.crash()
     caller = reopened(tmp_path, admin)
@@ -336,7 +336,7 @@ def test_reports_outside_the_trees_are_found_again_after_a_crash(tmp_path):
     caller.close()
     with sqlite3.connect(tmp_path / "c.db") as file:
         assert file.execute("select count(*) from ids").fetchone() == (40,)
-        assert file.execute("select count(*) from young").fetchone() == (0,)
+        assert file.execute("select count(*) from memtable_ids").fetchone() == (0,)
 
 
 @pytest.mark.parametrize("count", [30, 150])
@@ -352,7 +352,7 @@ def test_ids_move_into_the_tree_slice_by_slice(tmp_path, monkeypatch, count):
         assert caller.send(campaign, [report], token=token) == ["accepted"]
     # Every turn of 64 steps moves what came before it.
     with sqlite3.connect(tmp_path / "c.db") as file:
-        first, last = file.execute("select min(block), max(block) from young").fetchone()
+        first, last = file.execute("select min(block), max(block) from memtable_ids").fetchone()
         assert (first, last) == (max(1, count + 1 - N_SLICES), count)
         in_tree = {name for (name,) in file.execute("select id from ids")}
         assert {report[19:35] for report in reports[: first - 1]} < in_tree < {r[19:35] for r in reports}
@@ -365,7 +365,7 @@ def test_ids_move_into_the_tree_slice_by_slice(tmp_path, monkeypatch, count):
     caller.close()
     with sqlite3.connect(tmp_path / "c.db") as file:
         assert file.execute("select count(*) from ids").fetchone() == (count,)
-        assert file.execute("select count(*) from young").fetchone() == (0,)
+        assert file.execute("select count(*) from memtable_ids").fetchone() == (0,)
 
 
 def test_ids_that_begin_alike_do_not_pile_up(tmp_path, monkeypatch):
@@ -376,7 +376,7 @@ def test_ids_that_begin_alike_do_not_pile_up(tmp_path, monkeypatch):
     alike = [report[:19] + bytes([255]) + report[20:] for report in make_reports(campaign, 100)]
     for at in range(0, 100, 2):
         assert caller.send(campaign, alike[at : at + 2], token=token) == ["accepted"] * 2
-        assert caller.collector.store._memory.young.n_ids(N_SLICES - 1) <= 2 * 4 + 4
+        assert caller.collector.store._memory.memtable.n_ids(N_SLICES - 1) <= 2 * 4 + 4
     caller.close()
 
 
@@ -394,7 +394,7 @@ def test_ids_that_are_dropped_are_dropped_from_memory_too(tmp_path):
         tx.drop_ids(1, 1)
     with store.write() as tx:
         assert tx.known_ids(1, ids) == set(ids[4:])
-    store._memory.young = Young()
+    store._memory.memtable = Memtable()
     store.close()
     again = SqliteStore(tmp_path / "c.db")
     with again.write() as tx:
@@ -403,26 +403,26 @@ def test_ids_that_are_dropped_are_dropped_from_memory_too(tmp_path):
     again.close()
 
 
-def test_what_a_stuck_campaign_has_outside_the_trees_stays_there(tmp_path):
+def test_what_a_quarantined_campaign_has_outside_the_trees_stays_there(tmp_path):
     store, campaign = SqliteStore(tmp_path / "c.db"), make_question()
     reports = make_reports(campaign, 4)
     with store.gather() as tx:
         tx.claim_ids(1, 1, [report[19:35] for report in reports])
         tx.add_block(1, 1, len(reports[0]), b"".join(reports), campaign.tally(reports))
-    store._memory.young = Young()
+    store._memory.memtable = Memtable()
     store.close()
     with sqlite3.connect(tmp_path / "c.db") as file:
-        file.execute("update young set ids = zeroblob(length(ids))")
+        file.execute("update memtable_ids set ids = zeroblob(length(ids))")
     again = SqliteStore(tmp_path / "c.db")
     with again.write() as tx:
         tx.drop_ids(1, 1)
     again.close()
     with sqlite3.connect(tmp_path / "c.db") as file:
-        assert file.execute("select count(*) from young").fetchone() == (1,)
-        assert file.execute("select n_reports from added").fetchone() == (4,)
+        assert file.execute("select count(*) from memtable_ids").fetchone() == (1,)
+        assert file.execute("select n_reports from memtable_tallies").fetchone() == (4,)
 
 
-@pytest.mark.parametrize(("table", "part"), [("added", "cells"), ("young", "ids")])
+@pytest.mark.parametrize(("table", "part"), [("memtable_tallies", "cells"), ("memtable_ids", "ids")])
 def test_a_damaged_block_outside_the_trees_stops_its_campaign_alone(tmp_path, table, part):
     caller = Caller(f"sqlite:///{tmp_path}/c.db")
     admin, campaigns = caller.admin, (make_question(), make_question("privkv", name="other"))
@@ -451,7 +451,7 @@ def test_a_damaged_tree_of_ids_stops_its_campaign_and_says_so(tmp_path, monkeypa
     def broken(*_):
         raise sqlite3.DatabaseError("database disk image is malformed")
 
-    monkeypatch.setattr("keyveil.collector.store.sqlite.SqliteTransaction.settle", broken)
+    monkeypatch.setattr("keyveil.collector.store.sqlite.SqliteTransaction.flush", broken)
     monkeypatch.setattr("keyveil.collector.store.sqlite._STEP_REPORTS", 1)
     assert caller.send(campaign, make_reports(campaign, 1), token=token).code == "campaign-damaged"
     answer = caller("GET", f"/v1/campaigns/{campaign.id}/release", token=caller.admin)

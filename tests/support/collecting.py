@@ -17,7 +17,7 @@ from keyveil.collector.logs import Log
 from keyveil.collector.service import Collector
 from keyveil.collector.settings import Settings
 from keyveil.collector.store import open_store
-from keyveil.collector.store.young import Young
+from keyveil.collector.store.memtable import Memtable
 from keyveil.report import Envelope, to_frames
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC).timestamp()
@@ -88,7 +88,7 @@ class Caller:
         self.app.writer.stop()
         self.app._executor.shutdown()
         if self.collector.store.kind == "sqlite":
-            self.collector.store._memory.young = Young()
+            self.collector.store._memory.memtable = Memtable()
         self.collector.store.close()
         self.loop.close()
 

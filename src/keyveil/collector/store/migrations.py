@@ -1,10 +1,10 @@
 """The schemas of a store, and the step from each to the next.
 
-    1   everything up to the store of flushed slices; the embedded store has no `young`, or one that holds
-        what blocks add to tallies
+    1   the embedded store has no memtable, or one table of it, `young`: what blocks add to tallies
     2   `young` holds the ids of blocks, `added` what they add, `swept` how far each slice is flushed
-    3   `outcomes` of finished campaigns; descriptions of rounds in place of what devices were told, with
-        their pins; campaigns that could not be brought over say why
+    3   these three are called memtable_ids, memtable_tallies and flushed; rounds have descriptions, with
+        their pins, in place of what devices were told; `outcomes` of finished campaigns; campaigns that
+        could not be brought over say why
 
 A store of schema 2 says "1" of itself too: its tables tell. All steps run in the transaction that writes
 the new number, so a store is of one schema or of another, whenever the process dies. What a step does
@@ -40,7 +40,7 @@ class Migration:
         return self.start != self.end
 
 
-def pending(tx: SqlTransaction, *, tables: set[str]) -> Migration:
+def find_migration(tx: SqlTransaction, *, tables: set[str]) -> Migration:
     """What a store with these tables needs; one that a newer keyveil wrote is refused."""
     rows = tx._all("select value from store where name = 'schema'")
     said = rows[0][0] if rows else "none"
@@ -108,8 +108,10 @@ def _embedded_2_to_3(tx: SqlTransaction) -> None:
     tx._run(
         "create table outcomes (campaign integer primary key, version integer not null, body blob not null)"
     )
+    for table, name in (("young", "memtable_ids"), ("added", "memtable_tallies"), ("swept", "flushed")):
+        tx._run(f"alter table {table} rename to {name}")
     _add_descriptions(tx)
-    describe_rounds(tx, tables=("tallies", "added"))
+    describe_rounds(tx, tables=("tallies", "memtable_tallies"))
 
 
 # --- the shared store ---

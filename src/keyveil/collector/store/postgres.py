@@ -19,7 +19,7 @@ import psycopg
 from keyveil.collector.problems import Problem
 from keyveil.collector.store.base import SCHEMA, RoundRow, TallyRow
 from keyveil.collector.store.cells import unpack
-from keyveil.collector.store.migrations import SHARED, Migration, migrate, pending
+from keyveil.collector.store.migrations import SHARED, Migration, find_migration, migrate
 from keyveil.collector.store.sql import TABLES, SqlTransaction, tally_row
 from keyveil.errors import StoreError
 from keyveil.tally import Tally
@@ -199,7 +199,7 @@ class PostgresStore:
                     tx._run(table.format(**_WORDS))
                 tx._run("insert into store values ('schema', ?)", (str(SCHEMA),))
                 return
-            migration = pending(tx, tables=tables)
+            migration = find_migration(tx, tables=tables)
             if migration.is_needed:
                 announce(migration)
                 migrate(tx, migration, SHARED)

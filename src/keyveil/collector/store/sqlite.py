@@ -3,7 +3,7 @@
 Write-ahead log with synchronous = FULL: a commit is on the disk when it returns. Readers see the last
 commit. A lock file keeps a second collector away: two processes would each hold half of the limits,
 and think themselves alone. That there is one process also lets the last ids and tallies stay in memory
-(`young`): the tables `young` and `added` hold them in the order of arrival until they are in the trees.
+(`memtable`): `memtable_ids` and `memtable_tallies` hold them in the order of arrival until they are flushed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any
 
 from keyveil.collector.store.base import SCHEMA, RoundRow, TallyRow, ids_in
 from keyveil.collector.store.cells import pack, unpack
-from keyveil.collector.store.migrations import EMBEDDED, Migration, migrate, pending
+from keyveil.collector.store.memtable import N_SLICES, Memtable, Pending, Place, slice_of
+from keyveil.collector.store.migrations import EMBEDDED, Migration, find_migration, migrate
 from keyveil.collector.store.sql import TABLES, SqlTransaction
-from keyveil.collector.store.young import N_SLICES, Newer, Place, Young, slice_of
 from keyveil.errors import StoreError
 from keyveil.report import REPORT_ID_BYTES
 from keyveil.tally import Tally
@@ -36,12 +36,12 @@ _OWN_TABLES = (
     """create table ids (campaign integer not null, id blob not null, round integer not null,
     primary key (campaign, id)) without rowid""",
     # The ids of a block, joined; and what it adds to its tally.
-    """create table young (block integer primary key, campaign integer not null, round integer not null,
-    crc integer not null, ids blob not null)""",
-    """create table added (block integer primary key, campaign integer not null, round integer not null,
-    question text not null, n_reports integer not null, cells blob not null)""",
+    """create table memtable_ids (block integer primary key, campaign integer not null,
+    round integer not null, crc integer not null, ids blob not null)""",
+    """create table memtable_tallies (block integer primary key, campaign integer not null,
+    round integer not null, question text not null, n_reports integer not null, cells blob not null)""",
     # Up to which block the ids of a slice are in the tree.
-    """create table swept (campaign integer not null, slice integer not null, block integer not null,
+    """create table flushed (campaign integer not null, slice integer not null, block integer not null,
     primary key (campaign, slice)) without rowid""",
     """create trigger acts_stay before update on acts
     begin select raise(abort, 'acts are never changed'); end""",
@@ -56,8 +56,8 @@ each_id (id) as (select substr(?2, 16 * at + 1, 16) from each_place where ?1 > 0
 """
 _CLAIM = f"{_EACH} insert into ids (campaign, id, round) select ?3, id, ?4 from each_id"  # noqa: S608
 _KNOWN = f"{_EACH} select ids.id from each_id join ids on ids.campaign = ?3 and ids.id = each_id.id"  # noqa: S608
-_DELETE_SWEPT = """delete from young where campaign = ?1 and block <=
-(select min(block) from swept where campaign = ?1 group by campaign having count(*) = ?2)"""
+_DELETE_FLUSHED = """delete from memtable_ids where campaign = ?1 and block <=
+(select min(block) from flushed where campaign = ?1 group by campaign having count(*) = ?2)"""
 # Reports, or groups of them, after which the next slice moves into the tree, and the tallies are brought up
 # to date; a slice that holds more than twice as many ids as it should does not wait for its turn.
 _STEP_REPORTS, _STEP_GROUPS = 4096, 128
@@ -67,9 +67,9 @@ _STEP_REPORTS, _STEP_GROUPS = 4096, 128
 class _Memory:
     """What a process that is alone need not ask the file again: its next `write` starts another."""
 
-    young: Young = field(default_factory=Young)
-    stuck: dict[int, str] = field(default_factory=dict)
-    """Campaigns whose young blocks cannot be read or written, by number; and why."""
+    memtable: Memtable = field(default_factory=Memtable)
+    quarantined: dict[int, str] = field(default_factory=dict)
+    """Campaigns whose part of the memtable cannot be read or flushed, by number; and why."""
     rounds: dict[int, RoundRow | None] = field(default_factory=dict)
     """The open round of each campaign."""
     tokens: dict[str, bool] = field(default_factory=dict)
@@ -77,12 +77,12 @@ class _Memory:
 
 
 class SqliteTransaction(SqlTransaction):
-    """A transaction on the only connection that writes, or on a reader's own; what it adds is in `newer`."""
+    """A transaction on the only connection that writes, or on a reader's own; `pending` is what it adds."""
 
     def __init__(self, connection: sqlite3.Connection, memory: _Memory, sums: Mapping[Place, Tally]) -> None:
         self._connection, self._memory, self._sums = connection, memory, sums
-        self.newer = Newer()
-        self.settled: dict[int, Sequence[int]] = {}
+        self.pending = Pending()
+        self.flushed: dict[int, Sequence[int]] = {}
         """The slices of each campaign that memory need not hold when this is committed."""
 
     def _all(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
@@ -118,21 +118,21 @@ class SqliteTransaction(SqlTransaction):
     def tally(self, campaign: int, round: int) -> TallyRow | None:
         """The sum of a round's reports, if there are any."""
         self._check(campaign)
-        young = self._sums.get((campaign, round))
-        if young is None:
+        unflushed = self._sums.get((campaign, round))
+        if unflushed is None:
             return super().tally(campaign, round)
-        return TallyRow(n_reports=young.n_reports, cells=pack(young))
+        return TallyRow(n_reports=unflushed.n_reports, cells=pack(unflushed))
 
     def claim_ids(self, campaign: int, round: int, ids: list[bytes]) -> set[bytes]:
         """Those of the ids, all different, that were not known; they are now."""
         fresh = set(ids) - self.known_ids(campaign, ids)
-        self.newer.claim((campaign, round), fresh)
+        self.pending.claim((campaign, round), fresh)
         return fresh
 
     def known_ids(self, campaign: int, ids: list[bytes]) -> set[bytes]:
         """Those of the ids that are known."""
         old = {row[0] for row in self._all(_KNOWN, (len(ids), b"".join(ids), campaign))}
-        return old | self._memory.young.known(campaign, ids) | self.newer.known(campaign, ids)
+        return old | self._memory.memtable.known(campaign, ids) | self.pending.known(campaign, ids)
 
     def add_block(self, campaign: int, round: int, length: int, reports: bytes, counted: Tally) -> int:
         """Keep reports and add what they say to the round's tally; how many it counts now."""
@@ -140,68 +140,70 @@ class SqliteTransaction(SqlTransaction):
         self._keep(campaign, round, length, reports)
         ((block,),) = self._all("select last_insert_rowid()")
         ids = b"".join(ids_in(reports, length))
-        self._run("insert into young values (?, ?, ?, ?, ?)", (block, campaign, round, zlib.crc32(ids), ids))
         self._run(
-            "insert into added values (?, ?, ?, ?, ?, ?)",
+            "insert into memtable_ids values (?, ?, ?, ?, ?)", (block, campaign, round, zlib.crc32(ids), ids)
+        )
+        self._run(
+            "insert into memtable_tallies values (?, ?, ?, ?, ?, ?)",
             (block, campaign, round, counted.question, counted.n_reports, pack(counted)),
         )
         return self.add_tally((campaign, round), counted).n_reports
 
     def add_tally(self, place: Place, counted: Tally) -> Tally:
         """The round's tally with some more counted, in memory."""
-        before = self.newer.sums.get(place) or self._sums.get(place)
+        before = self.pending.sums.get(place) or self._sums.get(place)
         if before is None and (row := super().tally(*place)) is not None:
             before = unpack(row.cells, question=counted.question, n_reports=row.n_reports)
         after = counted if before is None else before + counted
-        self.newer.sums[place] = after
+        self.pending.sums[place] = after
         return after
 
     def drop_ids(self, campaign: int, round: int) -> None:
         """Forget the ids of a closed round's reports."""
-        # Of a campaign that is stuck memory holds nothing; what the file holds must wait for its repair.
-        if campaign not in self._memory.stuck:
-            self.settle(campaign, range(N_SLICES))
+        # Of a quarantined campaign memory holds nothing; what the file holds must wait for its repair.
+        if campaign not in self._memory.quarantined:
+            self.flush(campaign, range(N_SLICES))
         super().drop_ids(campaign, round)
 
-    def settle(self, campaign: int, slices: Sequence[int]) -> None:
-        """Move slices of a campaign's young ids into the tree, and bring its tallies up to date."""
-        assert not self.newer.round_of, "what this transaction adds is not in memory yet"
-        young = self._memory.young
+    def flush(self, campaign: int, slices: Sequence[int]) -> None:
+        """Flush slices of a campaign's ids to the tree, and bring its tallies up to date."""
+        assert not self.pending.round_of, "what this transaction adds is not in memory yet"
+        memtable = self._memory.memtable
         for at in slices:
-            for round_, ids in young.ids(campaign, at):
+            for round_, ids in memtable.ids(campaign, at):
                 self._run(_CLAIM, (len(ids), b"".join(ids), campaign, round_))
-        for place, tally in young.sums.items():
+        for place, tally in memtable.sums.items():
             if place[0] == campaign:
                 self._set_tally(*place, tally)
-        self._run("delete from added where campaign = ?", (campaign,))
-        ((last,),) = self._all("select coalesce(max(block), 0) from young")
+        self._run("delete from memtable_tallies where campaign = ?", (campaign,))
+        ((last,),) = self._all("select coalesce(max(block), 0) from memtable_ids")
         for at in slices:
-            self._run("insert or replace into swept values (?, ?, ?)", (campaign, at, last))
-        self._run(_DELETE_SWEPT, (campaign, N_SLICES))
-        self.settled[campaign] = slices
+            self._run("insert or replace into flushed values (?, ?, ?)", (campaign, at, last))
+        self._run(_DELETE_FLUSHED, (campaign, N_SLICES))
+        self.flushed[campaign] = slices
 
     def recover(self) -> None:
         """Find again what a process that ended had in memory."""
-        swept = {(campaign, at): block for campaign, at, block in self._all("select * from swept")}
-        for block, campaign, round_, crc, joined in self._all("select * from young order by block"):
+        flushed_to = {(campaign, at): block for campaign, at, block in self._all("select * from flushed")}
+        for block, campaign, round_, crc, joined in self._all("select * from memtable_ids order by block"):
             if zlib.crc32(joined) != crc:
-                self._memory.stuck[campaign] = "the ids of the last reports are damaged"
+                self._memory.quarantined[campaign] = "the ids of the last reports are damaged"
                 continue
             ids = (joined[at : at + REPORT_ID_BYTES] for at in range(0, len(joined), REPORT_ID_BYTES))
-            young = [name for name in ids if block > swept.get((campaign, slice_of(name)), 0)]
-            self.newer.claim((campaign, round_), young)
-        added = "select campaign, round, question, n_reports, cells from added order by block"
-        for campaign, round_, question, n_reports, cells in self._all(added):
+            left = [name for name in ids if block > flushed_to.get((campaign, slice_of(name)), 0)]
+            self.pending.claim((campaign, round_), left)
+        tallies = "select campaign, round, question, n_reports, cells from memtable_tallies order by block"
+        for campaign, round_, question, n_reports, cells in self._all(tallies):
             try:
                 self.add_tally((campaign, round_), unpack(cells, question=question, n_reports=n_reports))
             except StoreError as error:
-                self._memory.stuck[campaign] = str(error)
-        for campaign in self._memory.stuck:
-            self.newer.forget(campaign)
+                self._memory.quarantined[campaign] = str(error)
+        for campaign in self._memory.quarantined:
+            self.pending.forget(campaign)
 
     def _check(self, campaign: int) -> None:
-        if campaign in self._memory.stuck:
-            raise StoreError(self._memory.stuck[campaign], damaged=True)
+        if campaign in self._memory.quarantined:
+            raise StoreError(self._memory.quarantined[campaign], damaged=True)
 
 
 class SqliteStore:
@@ -269,12 +271,12 @@ class SqliteStore:
             if is_due:
                 self._turn = (self._turn + 1) % N_SLICES
                 self._reports = self._groups = 0
-            self._reports += sum(map(len, tx.newer.round_of.values()))
+            self._reports += sum(map(len, tx.pending.round_of.values()))
             self._groups += 1
 
     def _next_slices(self) -> list[int]:
         """The slice whose turn it is, and any that is crowded: whoever chooses ids may choose like ones."""
-        crowded = (at for at in range(N_SLICES) if self._memory.young.n_ids(at) > 2 * _STEP_REPORTS)
+        crowded = (at for at in range(N_SLICES) if self._memory.memtable.n_ids(at) > 2 * _STEP_REPORTS)
         return sorted({self._turn, *crowded})
 
     def _forget(self) -> None:
@@ -283,39 +285,39 @@ class SqliteStore:
 
     @contextmanager
     def _transaction(self, slices: Sequence[int] = ()) -> Iterator[SqliteTransaction]:
-        young = self._memory.young
+        memtable = self._memory.memtable
         with _refusals():
             self._writer.execute("begin immediate")
-            tx = SqliteTransaction(self._writer, self._memory, young.sums)
+            tx = SqliteTransaction(self._writer, self._memory, memtable.sums)
             try:
                 if slices:
-                    self._settle(tx, slices)
+                    self._flush(tx, slices)
                 yield tx
                 with self._moment:
                     self._writer.execute("commit")
-                    for campaign, settled in tx.settled.items():
-                        young.forget(campaign, settled)
-                    young.update(tx.newer)
+                    for campaign, flushed in tx.flushed.items():
+                        memtable.forget(campaign, flushed)
+                    memtable.update(tx.pending)
             except BaseException:
                 # A full disk may have rolled back already.
                 if self._writer.in_transaction:
                     self._writer.execute("rollback")
                 raise
 
-    def _settle(self, tx: SqliteTransaction, slices: Sequence[int]) -> None:
-        for campaign in self._memory.young.campaigns:
-            self._writer.execute("savepoint settling")
+    def _flush(self, tx: SqliteTransaction, slices: Sequence[int]) -> None:
+        for campaign in self._memory.memtable.campaigns:
+            self._writer.execute("savepoint flushing")
             try:
                 with _refusals():
-                    tx.settle(campaign, slices)
+                    tx.flush(campaign, slices)
             except StoreError as error:
                 # A damaged page is a matter of one campaign; a full disk, of all.
                 if not error.damaged:
                     raise
-                self._writer.execute("rollback to settling")
-                self._memory.stuck[campaign] = str(error)
-                tx.settled[campaign] = range(N_SLICES)
-            self._writer.execute("release settling")
+                self._writer.execute("rollback to flushing")
+                self._memory.quarantined[campaign] = str(error)
+                tx.flushed[campaign] = range(N_SLICES)
+            self._writer.execute("release flushing")
 
     def _recover(self) -> None:
         try:
@@ -326,7 +328,7 @@ class SqliteStore:
                 raise
             # Nobody can say whose last reports are missing in the tallies.
             with self.read() as view:
-                self._memory.stuck |= dict.fromkeys((row.no for row in view.campaigns()), str(error))
+                self._memory.quarantined |= dict.fromkeys((row.no for row in view.campaigns()), str(error))
 
     @contextmanager
     def read(self) -> Iterator[SqliteTransaction]:
@@ -339,7 +341,7 @@ class SqliteStore:
                 connection.execute("begin")
                 # The view is that of the first statement.
                 connection.execute("select 1 from store").fetchone()
-                sums = dict(self._memory.young.sums)
+                sums = dict(self._memory.memtable.sums)
             try:
                 yield SqliteTransaction(connection, self._memory, sums)
             finally:
@@ -359,7 +361,7 @@ class SqliteStore:
 
     def close(self) -> None:
         """Give the file back, with everything in its place."""
-        if self._memory.young.campaigns:
+        if self._memory.memtable.campaigns:
             # What cannot be written now is found again at the next start.
             with suppress(StoreError), self._transaction(range(N_SLICES)):
                 """Nothing else."""
@@ -401,7 +403,7 @@ class SqliteStore:
     def _migrate(self, backup_first: Path | None, announce: Callable[[Migration], None]) -> None:
         """Bring the tables to today's schema; nobody else has the file open."""
         tx = SqliteTransaction(self._writer, self._memory, {})
-        migration = pending(tx, tables={name for (name,) in tx._all("select name from sqlite_master")})
+        migration = find_migration(tx, tables={name for (name,) in tx._all("select name from sqlite_master")})
         if not migration.is_needed:
             return
         announce(migration)

@@ -1,8 +1,8 @@
-"""What the embedded store holds in the order of arrival, and its trees do not yet.
+"""The memtable of the embedded store: what it holds in the order of arrival, and its trees do not yet.
 
 Ids are random, so writing each group's to their tree would touch a page a report, and the more pages
 the larger the tree. A group therefore writes its ids in one place, as they come, and keeps them here, in
-memory. Every few thousand reports one slice of them, those that begin alike, moves into the tree: it
+memory. Every few thousand reports one slice of them, those that begin alike, is flushed to the tree: it
 meets few pages, and many ids a page. What a group adds to its tally waits here too. After a crash all of it
 is read again.
 """
@@ -19,7 +19,7 @@ Place = tuple[int, int]
 N_SLICES, _SHIFT = 64, 2
 
 
-class Newer:
+class Pending:
     """What one transaction adds: ids and their rounds by campaign, and tallies as they are with them."""
 
     def __init__(self) -> None:
@@ -42,13 +42,13 @@ class Newer:
         _without(self.sums, campaign)
 
 
-class Young:
+class Memtable:
     """Ids by campaign and slice, and the tallies as they are with them.
 
-    >>> newer, young = Newer(), Young()
-    >>> newer.claim((1, 1), [bytes(16)])
-    >>> young.update(newer)
-    >>> young.known(1, [bytes(16), bytes([1] * 16)]) == {bytes(16)}
+    >>> pending, memtable = Pending(), Memtable()
+    >>> pending.claim((1, 1), [bytes(16)])
+    >>> memtable.update(pending)
+    >>> memtable.known(1, [bytes(16), bytes([1] * 16)]) == {bytes(16)}
     True
     """
 
@@ -61,13 +61,13 @@ class Young:
         slices = self._slices.get(campaign)
         return {name for name in ids if name in slices[slice_of(name)]} if slices else set()
 
-    def update(self, newer: Newer) -> None:
+    def update(self, pending: Pending) -> None:
         """Add what a transaction has committed."""
-        for campaign, round_of in newer.round_of.items():
+        for campaign, round_of in pending.round_of.items():
             slices = self._slices.setdefault(campaign, [{} for _ in range(N_SLICES)])
             for name, round_ in round_of.items():
                 slices[slice_of(name)][name] = round_
-        self.sums.update(newer.sums)
+        self.sums.update(pending.sums)
 
     def ids(self, campaign: int, at: int) -> Iterator[tuple[int, list[bytes]]]:
         """The ids of a slice by round, in the order of the tree."""
