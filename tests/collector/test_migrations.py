@@ -253,7 +253,8 @@ def test_a_campaign_that_would_be_opened_otherwise_is_quarantined_alone(load):
     assert "round 2 was opened with other parameters than this keyveil gives it" in why
     assert "on a backup" in why
     assert caller.send(one.campaign, one.fresh, token=one.token).code == "campaign-damaged"
-    assert caller("GET", f"/v1/campaigns/{one.id}").code == "campaign-damaged"
+    refused = caller("GET", f"/v1/campaigns/{one.id}")
+    assert (refused.code, refused.json["detail"]) == ("campaign-damaged", why)
     lines = caller("GET", "/v1/campaigns", token=old.admin).json["campaigns"]
     assert [line["id"] for line in lines if line["state"] == "damaged"] == [one.id]
     # The others are as they were, and what the campaign had is still there.
@@ -271,6 +272,35 @@ def test_a_campaign_that_would_be_opened_otherwise_is_quarantined_alone(load):
         ]
         assert "keyveil-device/1" in tx.rounds(no)[0].description
     again.close()
+
+
+def test_a_round_of_a_version_that_is_not_here_takes_reports_and_is_not_closed(load, monkeypatch):
+    from keyveil.protocols.auto import Tuning
+
+    old = load(2)
+    caller = Caller(old.url)
+    caller.admin = old.admin
+    retuned(monkeypatch, {2: Tuning()})
+    one = old.campaigns["auto open"]
+    assert caller.send(one.campaign, one.fresh, token=one.token) == ["accepted"] * len(one.fresh)
+    refused = caller.close_round(one.campaign, 2)
+    assert (refused.status, refused.code) == (409, "other-version")
+    assert "auto/1" in refused.json["detail"]
+    assert caller("GET", f"/v1/campaigns/{one.id}").json["round"]["number"] == 2
+    done = old.campaigns["auto finished"]
+    monkeypatch.undo()
+    release = caller("GET", f"/v1/campaigns/{done.id}/release", token=old.admin).body
+    retuned(monkeypatch, {2: Tuning()})
+    caller = reopen(caller, old)
+    assert caller("GET", f"/v1/campaigns/{done.id}/release", token=old.admin).body == release
+    caller.close()
+
+
+def reopen(caller, old):
+    caller.close()
+    caller = Caller(old.url)
+    caller.admin = old.admin
+    return caller
 
 
 def test_a_changed_description_is_found_by_its_pin(load):

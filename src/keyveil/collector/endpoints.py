@@ -179,7 +179,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         summary="Close a round and open what follows from it; asking again gives the same answer.",
         roles=OPERATORS,
         answers={JSON: m.RoundClosed},
-        problems=("unknown-campaign", "unknown-round", "round-empty"),
+        problems=("unknown-campaign", "unknown-round", "round-empty", "other-version", "campaign-damaged"),
     ),
     Endpoint(
         name="read_tally",

@@ -138,6 +138,12 @@ _ENTRIES: dict[str, Entry] = {
         "The next round follows from this one's reports, and there are none.",
         "Wait for reports, then close the round.",
     ),
+    "other-version": Entry(
+        409,
+        "Another version of keyveil opened the round",
+        "This keyveil cannot go on from it; nothing was changed.",
+        "Close it with the keyveil that opened it, or a newer one.",
+    ),
     "reports-dropped": Entry(
         409,
         "The reports are no longer kept",

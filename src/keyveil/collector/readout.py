@@ -162,7 +162,11 @@ class ReadOut:
                 tally = self._core.book.tally(tx, known, number)
             except StoreError:
                 tally = count(asked.mechanism, [], question=asked.question)
-            before = self._core.book.history(tx, known, tx.rounds(known.no)[: number - 1])
+            earlier = [row for row in tx.rounds(known.no) if row.number < number]
+            try:
+                before = self._core.book.history(tx, known, earlier)
+            except StoreError:
+                before = None
         for block in broken:
             self._mark_broken(id, number, block)
         return Recount(
@@ -171,7 +175,7 @@ class ReadOut:
             stored_reports=total.n_reports,
             damaged_blocks=len(broken),
             agrees=total == tally and not broken,
-            difference=difference(known.campaign, before, asked),
+            difference="" if before is None else difference(known.campaign, before, asked),
         )
 
     def examine(self, id: str, number: int) -> Examination:

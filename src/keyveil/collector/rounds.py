@@ -70,8 +70,8 @@ def difference(campaign: Campaign, before: History, round: Round) -> str:
 
     An audit: whatever it says, the round is the one that was opened.
     """
-    protocol = campaign.protocol(round.protocol)
     try:
+        protocol = campaign.protocol(round.protocol)
         other = protocol.next(before) if before else protocol.start(campaign.id)
     except KeyveilError as error:
         return f"this keyveil would not open round {round.number}: {error}"

@@ -92,7 +92,7 @@ class Running:
         follows is worked out between them. Whoever finds a campaign in that state goes on with it.
         """
         known = self._core.known(id)
-        self._check_answered(known, number)
+        self._check_closable(known, number)
         self.stop_intake(actor, known, number, why=why)
         self.go_on(known)
         with self._core.store.read() as tx:
@@ -108,18 +108,22 @@ class Running:
             next_round=None if following is None else following.number,
         )
 
-    def _check_answered(self, known: Known, number: int) -> None:
-        """Refuse to close a round that nobody answered if the next one needs answers."""
+    def _check_closable(self, known: Known, number: int) -> None:
+        """Refuse to close what could not be followed: another version's round, or one that lacks answers."""
         with self._core.store.read() as tx:
             rows = [row for row in tx.rounds(known.no) if row.number <= number]
             if not rows or rows[-1].number != number:
                 raise Problem("unknown-round")
-            if rows[-1].closed_at is not None or not known.campaign.has_several_rounds:
-                return
-            sums = tx.tally(known.no, number)
-            if sums is not None and sums.n_reports:
+            if rows[-1].closed_at is not None:
                 return
             history = self._core.book.history(tx, known, rows)
+        asked, tally = history[-1]
+        try:
+            known.campaign.protocol(asked.protocol)
+        except ProtocolError as error:
+            raise Problem("other-version", str(error)) from None
+        if tally.n_reports or not known.campaign.has_several_rounds:
+            return
         try:
             what_follows(known.campaign, history)
         except ProtocolError as error:
