@@ -2,10 +2,16 @@
 
     python scripts/vectors.py            writes the files; the tests check that they are up to date
 
-One file a method and allocation. A suite is a device's config and cases: what a user holds, its record
-(code and level of each pair), random words (little endian, in hexadecimal), the report's id, the answer
-and the report; and the tally of all reports. The public word of a hash is not among the words: it
+One file a method and allocation. A suite is the description of a round and cases: what a user holds, its
+record (code and level of each pair), random words (little endian, in hexadecimal), the report's id, the
+answer and the report; and the tally of all reports. The public word of a hash is not among the words: it
 follows from the id. `bad_*.json` hold what must be refused, and with which code.
+
+    exact.json         exponentials and logarithms, as integers
+    calibration.json   mechanisms by name, and the integers that every device must make of them
+    kernels.json       tiny kernels: for every record and answer, words that give it and its exact chance
+    hostile/           descriptions of rounds, most of them spoilt, and what a device says of each
+    histories/         whole lives of devices, honest and hostile collectors: see `histories`
 """
 
 from __future__ import annotations
@@ -17,11 +23,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import calibrations
+import histories
+import hostile
 from keyveil import Campaign
 from keyveil.mechanisms import REGISTRY, SEVERAL_ROUNDS, make_report
 from keyveil.numerics import Words
-from keyveil.protocols import Round
 from keyveil.report import Envelope, Symbol, frame, to_frames
+from keyveil.rounds import Round
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "vectors"
 NAMES = (
@@ -51,6 +60,12 @@ def files() -> dict[str, str]:
         texts[f"{name.replace(':', '_')}.json"] = _to_text({"method": name, "suites": suites})
     for kind, cases in (("reports", bad_reports), ("frames", bad_frames), ("json", bad_json)):
         texts[f"bad_{kind}.json"] = _to_text({"refuse": cases()})
+    for name, content in (
+        *calibrations.files().items(),
+        *hostile.files().items(),
+        *histories.files().items(),
+    ):
+        texts[name] = _to_text(content)
     return texts
 
 
@@ -59,18 +74,13 @@ def suite(campaign: Campaign, round: Round) -> dict[str, Any]:
     made = [case(campaign, round, number, held) for number, held in enumerate(_held(campaign))]
     tally = campaign.tally([bytes.fromhex(one["report"]) for one in made], round)
     return {
-        "config": config(campaign, round),
+        "description": campaign.device_config(round),
         "cases": made,
         "tally": {
             "n_reports": tally.n_reports,
             "cells": {name: cells.tolist() for name, cells in sorted(tally.cells.items())},
         },
     }
-
-
-def config(campaign: Campaign, round: Round) -> dict[str, Any]:
-    """What a device is told of a round."""
-    return campaign.device_config(round if campaign.has_several_rounds else None)
 
 
 def case(campaign: Campaign, round: Round, number: int, held: dict[str, float]) -> dict[str, Any]:
@@ -120,18 +130,11 @@ def _campaigns(name: str) -> Iterator[Campaign]:
 
 def _rounds(campaign: Campaign) -> Iterator[Round]:
     if not campaign.has_several_rounds:
-        # A mechanism that is a round of a method has no method of its own.
-        yield Round(
-            protocol=campaign.mechanism,
-            campaign=campaign.id,
-            number=1,
-            purpose="vectors",
-            mechanism=campaign.build(),
-        )
+        yield campaign.only_round()
         return
     for stage in campaign.protocol().stages():
         keys = None if stage.keys is None else tuple(reversed(stage.keys))
-        yield replace(stage, keys=keys)
+        yield replace(stage, campaign=campaign.id, keys=keys)
 
 
 def _held(campaign: Campaign) -> list[dict[str, float]]:
@@ -185,7 +188,12 @@ def bad_reports() -> list[dict[str, Any]]:
             spoilt["a hash of the device's choice"] = (good[:19] + other_id + good[35:], "wrong-cohort")
         for why, (report, code) in spoilt.items():
             cases.append(
-                {"why": why, "config": config(campaign, asked), "report": report.hex(), "code": code}
+                {
+                    "why": why,
+                    "description": campaign.device_config(asked),
+                    "report": report.hex(),
+                    "code": code,
+                }
             )
     return cases
 
@@ -263,14 +271,15 @@ def _item(dump: Callable[[Any], str], item: dict[str, Any]) -> str:
     if "cases" not in item:
         return f"  {dump(item)}"
     cases = ",\n".join(f"    {dump(case)}" for case in item["cases"])
-    head, tail = (f'"{name}": {dump(item[name])}' for name in ("config", "tally"))
+    head, tail = (f'"{name}": {dump(item[name])}' for name in ("description", "tally"))
     return f'  {{{head},\n  "cases": [\n{cases}\n  ],\n  {tail}}}'
 
 
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
-    for stale in FOLDER.glob("*.json"):
+    for stale in FOLDER.rglob("*.json"):
         stale.unlink()
     for file_name, text in files().items():
+        (FOLDER / file_name).parent.mkdir(exist_ok=True)
         (FOLDER / file_name).write_text(text, encoding="utf-8")
         print(f"{file_name}  {len(text):,} characters")

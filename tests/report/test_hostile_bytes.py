@@ -21,7 +21,7 @@ METHODS = ("pckv-ue", "pckv-grr", "kvue", "oue", "ue-sw", "krr-harmony", "rappor
 def questions():
     for name in METHODS:
         suite = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))["suites"][0]
-        campaign = Campaign.from_fields(json.loads(suite["config"]["campaign"]))
+        campaign = Campaign.from_fields(json.loads(suite["description"]["campaign"]))
         yield campaign, campaign.build(), [bytes.fromhex(case["report"]) for case in suite["cases"]]
 
 

@@ -162,6 +162,11 @@ class Reporter:
         device._round = fetched.round
         return device
 
+    @property
+    def campaign(self) -> Campaign:
+        """The campaign that it answers."""
+        return self._campaign
+
     # --- one report ---
 
     def report(self, held: Mapping[str, float], description: Description | None = None) -> bytes:

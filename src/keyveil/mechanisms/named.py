@@ -56,7 +56,6 @@ MOST_BINS = MOST_CLASSES = 1 << 12
 LARGEST_ANSWER, MOST_WORDS = 1 << 20, 1 << 17
 
 _FRACTION = re.compile(r"(0|[1-9][0-9]{0,39})(?:/([1-9][0-9]{0,39}))?", re.ASCII)
-_LEVEL = re.compile(r"0|[1-9][0-9]{0,19}", re.ASCII)
 
 
 def calibrated(said: object, n_keys: int) -> Mechanism:
@@ -80,7 +79,7 @@ def calibrated(said: object, n_keys: int) -> Mechanism:
         raise DescriptionError(
             f"expected id, {', '.join(cls.fields)} of a mechanism, and nothing else, at $.mechanism"
         )
-    fields = {name: _FIELDS[name](name, said[name]) for name in cls.fields}
+    fields = {name: _FIELDS[name](f"$.mechanism.{name}", said[name], n_keys) for name in cls.fields}
     try:
         made = cls.named(_ask(cls, fields, n_keys))
     except KeyveilError as error:
@@ -130,10 +129,6 @@ def read_codes(said: object, where: str, n_keys: int, most: int) -> tuple[int, .
 
 
 def _ask(cls: type[Calibrated], fields: dict[str, Any], n_keys: int) -> Ask:
-    if "levels" in fields and len(fields["levels"]) != n_keys:
-        raise DescriptionError(f"expected a level for each of {n_keys} keys, at $.mechanism.levels")
-    if "popular" in fields:
-        read_codes(list(fields["popular"]), "$.mechanism.popular", n_keys, MOST_CLASSES)
     named = fields.pop("allocation", cls.allocations[0].value)
     allocation = next((each for each in cls.allocations if each.value == named), None)
     if allocation is None:
@@ -149,40 +144,60 @@ def _ask(cls: type[Calibrated], fields: dict[str, Any], n_keys: int) -> Ask:
     )
 
 
-def _budget(name: str, said: object) -> Fraction:
-    budget = read_fraction(said, f"$.mechanism.{name}")
-    if budget > LARGEST_EPSILON or (budget == 0 and name != "key_epsilon"):
-        raise DescriptionError(f"expected a budget of at most {LARGEST_EPSILON}, at $.mechanism.{name}")
-    return budget
+def _budget(where: str, said: object, _: int) -> Fraction:
+    budget = read_fraction(said, where)
+    if 0 < budget <= LARGEST_EPSILON:
+        return budget
+    raise DescriptionError(f"expected a budget above 0 and at most {LARGEST_EPSILON}, at {where}")
 
 
-def _size(least: int, most: int) -> Callable[[str, object], int]:
-    return lambda name, said: read_size(said, f"$.mechanism.{name}", least, most)
+def _key_budget(where: str, said: object, n_keys: int) -> Fraction:
+    # A later round of PrivKVM spends nothing on keys.
+    return Fraction(0) if said == "0" else _budget(where, said, n_keys)
 
 
-def _sizes(name: str, said: object) -> tuple[int, ...]:
-    where = f"$.mechanism.{name}"
+def _size(least: int, most: int) -> Reader:
+    return lambda where, said, _: read_size(said, where, least, most)
+
+
+def _starts(where: str, said: object, _: int) -> tuple[int, ...]:
     return tuple(read_size(each, where, 0, LARGEST_SIZE) for each in read_list(said, where, MOST_CLASSES))
 
 
-def _levels(name: str, said: object) -> tuple[Level, ...]:
-    where = f"$.mechanism.{name}"
-    texts = read_list(said, where, LARGEST_SIZE)
-    if not all(isinstance(text, str) and _LEVEL.fullmatch(text) for text in texts):
-        raise DescriptionError(f"expected levels in text, from 0 to 2**64, at {where}")
-    return tuple(Level(text) for text in texts)
+def _popular(where: str, said: object, n_keys: int) -> tuple[int, ...]:
+    return read_codes(said, where, n_keys, MOST_CLASSES)
 
 
-def _text(name: str, said: object) -> str:
+def _levels(where: str, said: object, n_keys: int) -> tuple[Level, ...]:
+    texts = read_list(said, where, n_keys)
+    if len(texts) < n_keys or not all(map(_is_level, texts)):
+        raise DescriptionError(f"expected a level in text for each of {n_keys} keys, at {where}")
+    return tuple(map(Level, texts))
+
+
+def _is_level(text: object) -> bool:
+    """Whether a text is a number of at most twenty digits, written in one way."""
+    return (
+        isinstance(text, str)
+        and text.isascii()
+        and text.isdigit()
+        and len(text) <= 20
+        and (text[0] != "0" or text == "0")
+    )
+
+
+def _text(where: str, said: object, _: int) -> str:
     if isinstance(said, str):
         return said
-    raise DescriptionError(f"expected text, at $.mechanism.{name}")
+    raise DescriptionError(f"expected text, at {where}")
 
 
-_FIELDS: Mapping[str, Callable[[str, object], Any]] = MappingProxyType(
+# From where a field stands, what is said there, and the number of keys, to its value.
+Reader = Callable[[str, object, int], Any]
+_FIELDS: Mapping[str, Reader] = MappingProxyType(
     {
         "epsilon": _budget,
-        "key_epsilon": _budget,
+        "key_epsilon": _key_budget,
         "sign_epsilon": _budget,
         "allocation": _text,
         "pairs_per_user": _size(1, MOST_PAIRS),
@@ -194,8 +209,8 @@ _FIELDS: Mapping[str, Callable[[str, object], Any]] = MappingProxyType(
         "cohorts": _size(1, LARGEST_SIZE),
         "largest": _size(1, LARGEST_SIZE),
         "most": _size(1, LARGEST_SIZE),
-        "starts": _sizes,
-        "popular": _sizes,
+        "starts": _starts,
+        "popular": _popular,
         "levels": _levels,
     }
 )

@@ -1,0 +1,545 @@
+"""Whole lives of devices as vectors: what a collector says, in which order, and what the device does.
+
+A history has the device's secret, its caps and steps; a step has the time, a verb, what the collector says,
+what the user holds, the random words and the report's id, and then what comes of it: a code, the bytes, and
+what was spent by then, in units of 2**-192. Where `held` is null the device must not read the record, where
+`words` is null it must not draw. `play` is the runner in Python; the one in JavaScript does the same.
+
+Every expected code is written here by hand; bytes and units are the device's own, from its first run on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from calibrations import scripted_words
+from keyveil import Campaign
+from keyveil.client import Caps, Reporter
+from keyveil.client.ledger import Ledger
+from keyveil.client.transport import Answer
+from keyveil.errors import KeyveilError
+from keyveil.numerics import Words
+from keyveil.report import REPORT_ID_BYTES
+from keyveil.rounds import Round
+
+Description = dict[str, Any]
+NOON = 1_800_000_000
+DAY = 86_400
+ALL_ACCEPTED = {"status": 200, "body": '{"reports":["accepted"]}'}
+
+
+class Unread(Mapping[str, float]):
+    """A record that fails whoever looks at it."""
+
+    def _fail(self, *_: object) -> Any:
+        raise AssertionError("the record was read")
+
+    __getitem__ = __iter__ = __len__ = _fail
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One call, and the code that it must come to."""
+
+    do: str
+    code: str
+    description: Description | None = None
+    held: dict[str, float] | None = None
+    draws: bool = False
+    at: int = NOON
+    collector: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """A device's life."""
+
+    name: str
+    what: str
+    steps: tuple[Step, ...]
+    secret: bytes = bytes(32)
+    caps: dict[str, float] = field(default_factory=lambda: {"campaign": 4, "lifetime": 16})
+
+
+def files() -> dict[str, dict[str, Any]]:
+    """A file for each history."""
+    return {f"histories/{history.name}.json": written(history) for history in everything()}
+
+
+def written(history: History) -> dict[str, Any]:
+    """A history with words and ids, and with what the device made of it."""
+    steps = []
+    told = [step for step in history.steps if step.description is not None]
+    asked: Any = next((step for step in told if step.code == "done"), told[0]).description
+    for place, step in enumerate(history.steps):
+        asked = step.description or asked
+        label = f"{history.name} {place}"
+        steps.append(
+            {
+                "at": step.at,
+                "do": step.do,
+                "description": asked,
+                "held": step.held,
+                "words": _words(label, asked).data.hex() if step.draws else None,
+                "id": hashlib.sha256(f"id {label}".encode()).hexdigest()[: 2 * REPORT_ID_BYTES],
+                **({"collector": list(step.collector)} if step.do == "upload" else {}),
+                "code": step.code,
+            }
+        )
+    content = {
+        "name": history.name,
+        "what": history.what,
+        "secret": history.secret.hex(),
+        "caps": history.caps,
+        "steps": steps,
+    }
+    for step_, (said, seen) in zip(history.steps, zip(steps, play(content), strict=True), strict=True):
+        assert seen["code"] == step_.code, f"{history.name}: expected {step_.code}, got {seen['code']}"
+        said |= seen
+    return content
+
+
+def _words(label: str, description: Description) -> Words:
+    _, asked = Campaign.from_description(description)
+    return scripted_words(label, asked.mechanism.n_words)
+
+
+# --- the runner ---
+
+
+def play(content: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What a Python device does at each step: code, bytes, what was spent in the campaign and in all."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        stack.enter_context(patch.dict("os.environ", {"DO_NOT_TRACK": ""}))
+        path = Path(folder) / "device.db"
+        secret = bytes.fromhex(content["secret"])
+        for step in content["steps"]:
+            with patch("keyveil.client.ledger.secrets.token_bytes", return_value=secret):
+                yield _step(path, content["caps"], step)
+
+
+def _step(path: Path, caps: Mapping[str, float], step: Mapping[str, Any]) -> dict[str, Any]:
+    answers = iter(step.get("collector", ()))
+
+    def entropy(n_words: int) -> Words:
+        assert step["words"] is not None, "words were drawn"
+        words = Words(bytes.fromhex(step["words"]))
+        assert len(words) == n_words
+        return words
+
+    def exchange(url: str, body: bytes | None, timeout: float) -> Answer:
+        said = next(answers)
+        return Answer(status=said["status"], body=said["body"].encode())
+
+    told: bytes | None = None
+    campaign = None
+    try:
+        device = Reporter.open(
+            step["description"],
+            ledger=path,
+            collector="https://collector.example",
+            caps=Caps(**caps),
+            entropy=entropy,
+            ids=lambda: bytes.fromhex(step["id"]),
+            clock=lambda: float(step["at"]),
+            exchange=exchange,
+        )
+        campaign = device.campaign.id
+        held = Unread() if step["held"] is None else step["held"]
+        code = "done"
+        match step["do"]:
+            case "report":
+                told = device.report(held)
+            case "submit":
+                code = device.submit(held).code.value
+            case "status":
+                device.status()
+            case verb:
+                code = getattr(device, verb)().code.value
+    except KeyveilError as error:
+        code = error.code
+    with Ledger(path, clock=lambda: float(step["at"])).transaction() as account:
+        here = 0 if campaign is None else account.spent(campaign)
+        return {
+            "code": code,
+            "bytes": None if told is None else told.hex(),
+            "units": str(here),
+            "units_in_all": str(account.spent()),
+        }
+
+
+# --- what collectors do ---
+
+
+def asking(mechanism: str = "kvue", **fields: Any) -> Campaign:
+    """A small campaign."""
+    told = {"name": "life", "epsilon": 1.0, "keys": ["a", "b", "c"], "value_range": [0.0, 10.0]}
+    return Campaign.from_fields({**told, "pairs_per_user": 2, "mechanism": mechanism, **fields})
+
+
+HELD = {"a": 7.5, "c": 1.0}
+OTHER = {"b": 10.0}
+YES = Step(do="enable", code="done")
+NO = Step(do="disable", code="done")
+
+
+def answers(description: Description, held: dict[str, float] = HELD, **more: Any) -> Step:
+    """A round that is answered with fresh noise."""
+    return Step(do="report", code="done", description=description, held=held, draws=True, **more)
+
+
+def repeats(description: Description | None = None, **more: Any) -> Step:
+    """A round that was answered: the same bytes, and nothing is read."""
+    return Step(do="report", code="done", description=description, **more)
+
+
+def refuses(code: str, description: Description | None = None, **more: Any) -> Step:
+    """A round that is not answered, and nothing is read."""
+    return Step(do=more.pop("do", "report"), code=code, description=description, **more)
+
+
+def everything() -> Iterator[History]:
+    """All histories, the honest ones first."""
+    yield from honest()
+    yield from hostile()
+
+
+def honest() -> Iterator[History]:
+    """Collectors that keep their word."""
+    for name in ("kvue", "pckv-ue", "pckv-grr", "ks-ue", "bucket", "olh", "ue-sw", "levels", "oue-harmony"):
+        asked = asking(name, **({"bins": 4} if name == "ue-sw" else {})).device_config()
+        yield History(
+            name=f"honest-{name}",
+            what="one round, asked again and again while the record changes: one answer",
+            steps=(YES, answers(asked), repeats(), repeats(at=NOON + 300 * DAY), repeats(asked)),
+        )
+    for purpose, secret, asked in members(asking("auto", users=5000)):
+        yield History(
+            name=f"honest-auto-{purpose}",
+            what="auto asks disjoint groups; a device answers in its own and in no other",
+            secret=secret,
+            steps=(YES, *grouped(asked, purpose)),
+        )
+    for purpose, secret, asked in members(asking("ks-grr", keys=[f"k{i}" for i in range(9)])):
+        yield History(
+            name=f"honest-ks-grr-{purpose}",
+            what="ks-grr asks disjoint groups; a device answers in its own and in no other",
+            secret=secret,
+            steps=(YES, *grouped(asked, purpose)),
+        )
+    for name, fields in (("privkvm", {"rounds": 3}), ("privkvm-star", {"bins": 4}), ("privkvm-plus", {})):
+        campaign = asking(name, **fields)
+        rounds = [describe(campaign, stage) for stage in campaign.protocol().stages()]
+        yield History(
+            name=f"honest-{name}",
+            what="everybody is asked in every round, for the campaign's epsilon together",
+            steps=(YES, *map(answers, rounds), *map(repeats, rounds)),
+        )
+    yield from lives()
+
+
+def lives() -> Iterator[History]:
+    """What people and machines do to a device."""
+    asked, other = asking().device_config(), asking(name="another").device_config()
+    yield History(
+        name="honest-two-campaigns",
+        what="each campaign has its own answer, and its own id",
+        steps=(YES, answers(asked), answers(other), repeats(asked), repeats(other)),
+    )
+    yield History(
+        name="life-unasked",
+        what="without a yes nothing is queued; bytes may be made for the caller",
+        steps=(
+            refuses("not-enabled", asked, do="submit"),
+            answers(asked),
+            refuses("not-enabled", do="upload"),
+        ),
+    )
+    yield History(
+        name="life-no-and-yes-again",
+        what="a no wipes the answer, and a yes after it does not bring the round back",
+        steps=(YES, answers(asked), NO, refuses("disabled", asked), YES, refuses("answered", asked)),
+    )
+    yield History(
+        name="life-queue",
+        what="a report waits, is refused for a while, and is sent",
+        steps=(
+            YES,
+            Step(do="submit", code="done", description=asked, held=HELD, draws=True),
+            Step(do="upload", code="waiting", collector=({"status": 503, "body": ""},)),
+            Step(do="upload", code="done", collector=(ALL_ACCEPTED,), at=NOON + 2 * DAY),
+            Step(do="submit", code="done", at=NOON + 2 * DAY),
+            Step(do="status", code="done", at=NOON + 2 * DAY),
+        ),
+    )
+    yield History(
+        name="life-token",
+        what="a collector that wants another token is not asked for nothing",
+        steps=(
+            YES,
+            Step(do="submit", code="done", description=asked, held=HELD, draws=True),
+            Step(do="upload", code="token-refused", collector=({"status": 401, "body": ""},)),
+            Step(
+                do="upload", code="token-refused", collector=({"status": 403, "body": ""},), at=NOON + 3 * DAY
+            ),
+        ),
+    )
+    yield History(
+        name="life-bad-record",
+        what="a record that is none costs nothing",
+        steps=(
+            YES,
+            Step(do="report", code="bad-record", description=asked, held={"a": "text"}, draws=False),  # type: ignore[dict-item]
+            answers(asked),
+        ),
+    )
+    ending = asking(expires="2027-01-31").device_config()
+    over = 1_801_440_000
+    yield History(
+        name="life-expired",
+        what="a campaign that is over is not answered, and a clock set back does not revive it",
+        steps=(
+            YES,
+            refuses("expired", ending, at=over + DAY),
+            refuses("expired", ending, at=over - 30 * DAY),
+        ),
+    )
+    yield History(
+        name="life-expired-after-an-answer",
+        what="nor is its answer repeated",
+        steps=(YES, answers(ending, at=over - 30 * DAY), refuses("expired", at=over + DAY)),
+    )
+    yield History(
+        name="life-caps",
+        what="the device's own caps: a campaign beyond them, and one campaign too many",
+        caps={"campaign": 1, "lifetime": 2.5},
+        steps=(
+            YES,
+            refuses("over-campaign-cap", asking(epsilon=1.5).device_config()),
+            answers(asked),
+            answers(other),
+            refuses("over-lifetime-cap", asking(name="third").device_config()),
+            answers(asking(name="fourth", epsilon=0.25).device_config()),
+            repeats(asked),
+        ),
+    )
+
+
+def hostile() -> Iterator[History]:
+    """Collectors that do not."""
+    campaign = asking()
+    asked = campaign.device_config()
+    keys = {name: {**asked, "keys": codes} for name, codes in (("ab", [0, 1]), ("ba", [1, 0]), ("a", [0]))}
+    yield History(
+        name="hostile-reordered-keys",
+        what="a round is opened again with its keys re-ordered: the device has pinned the first (P2)",
+        steps=(
+            YES,
+            answers(keys["ab"]),
+            refuses("pinned", keys["ba"]),
+            refuses("pinned", asked),
+            repeats(keys["ab"]),
+        ),
+    )
+    yield History(
+        name="hostile-shrunk-keys",
+        what="a round is opened again about fewer keys",
+        steps=(YES, answers(asked), refuses("pinned", keys["a"]), refuses("pinned", keys["ab"])),
+    )
+    for what, change in {
+        "mechanism": {"mechanism": {"id": "grr", "epsilon": "1"}},
+        "epsilon": {"mechanism": {"id": "kvue", "epsilon": "1/2"}},
+        "group": {"group": ["0", "1/2"]},
+        "purpose": {"purpose": "something else"},
+        "protocol": {"protocol": "auto/1"},
+    }.items():
+        yield History(
+            name=f"hostile-other-{what}",
+            what=f"a round is opened again with another {what}: no second answer",
+            steps=(YES, answers(asked), refuses("pinned", {**asked, **change}), repeats(asked)),
+        )
+    yield History(
+        name="hostile-renumbered",
+        what="the same question under another number: the campaign's epsilon is spent",
+        steps=(
+            YES,
+            answers(asked),
+            *(refuses("over-promise", {**asked, "number": number}) for number in (2, 3, 65535)),
+        ),
+    )
+    cheap = {"mechanism": {"id": "kvue", "epsilon": "1/4"}}
+    yield History(
+        name="hostile-cheap-then-dear",
+        what="cheap rounds do not make room for a dear one (A2)",
+        steps=(
+            YES,
+            answers({**asked, **cheap}),
+            answers({**asked, **cheap, "number": 2}),
+            refuses("over-promise", {**asked, "number": 3}),
+            answers({**asked, **cheap, "number": 3}),
+            answers({**asked, **cheap, "number": 4}),
+            refuses("over-promise", {**asked, **cheap, "number": 5}),
+        ),
+    )
+    yield History(
+        name="hostile-lied-epsilon",
+        what="a round that costs more than the campaign promises",
+        steps=(
+            YES,
+            refuses("over-promise", {**asked, "mechanism": {"id": "kvue", "epsilon": "32"}}),
+            refuses("over-promise", {**asked, "mechanism": {"id": "kvue", "epsilon": "1000001/1000000"}}),
+            answers(asked),
+        ),
+    )
+    auto = asking("auto", users=5000)
+    purpose, secret, rounds = next(members(auto))
+    everybody = [{**each, "group": ["0", "1"]} for each in rounds.values()]
+    yield History(
+        name="hostile-regrouped-auto",
+        what="auto's rounds, all of them for everybody: the campaign's epsilon is spent by the first (P1)",
+        secret=secret,
+        steps=(YES, answers(everybody[0]), *(refuses("over-promise", each) for each in everybody[1:])),
+    )
+    yield History(
+        name="hostile-moved-group",
+        what="a group that moves after the device: its answer is pinned to where the group was",
+        secret=secret,
+        steps=(YES, answers(rounds[purpose]), refuses("pinned", {**rounds[purpose], "group": ["0", "1"]})),
+    )
+    yield History(
+        name="hostile-kernel",
+        what="integers of a kernel, as devices were once told (A1)",
+        steps=(
+            YES,
+            *(
+                refuses("bad-description", {**asked, "mechanism": {**asked["mechanism"], **more}})
+                for more in (
+                    {"channel": {"keep": "1001", "flip": "18446744073709549615", "fake": "1000"}},
+                    {"n_keys": 10},
+                    {"shape": "signed-response"},
+                )
+            ),
+            answers(asked),
+        ),
+    )
+    yield History(
+        name="hostile-negative",
+        what="nothing refunds what was spent (A1)",
+        steps=(
+            YES,
+            answers(asked),
+            refuses("bad-description", {**asked, "number": 2, "mechanism": {"id": "kvue", "epsilon": "-1"}}),
+            refuses("bad-description", {**asked, "number": 2, "mechanism": {"id": "kvue", "epsilon": "0"}}),
+            refuses("over-promise", {**asked, "number": 2}),
+        ),
+    )
+    yield History(
+        name="hostile-starts",
+        what="classes of sizes that begin anywhere (A1)",
+        steps=(
+            YES,
+            refuses(
+                "bad-description",
+                {**asked, "mechanism": {"id": "size-class", "epsilon": "1", "starts": [3, 4]}},
+            ),
+            answers({**asked, "mechanism": {"id": "size-class", "epsilon": "1", "starts": [0, 2]}}),
+        ),
+    )
+    yield History(
+        name="hostile-after-wiping",
+        what="a no does not make a round new, whatever it is called",
+        steps=(YES, answers(asked), NO, YES, refuses("answered"), refuses("pinned", keys["a"])),
+    )
+    yield History(
+        name="hostile-renamed",
+        what="the same question under many names: what the device allows in all",
+        caps={"campaign": 4, "lifetime": 3},
+        steps=(
+            YES,
+            *(answers(asking(name=f"life {n}").device_config()) for n in range(3)),
+            *(refuses("over-lifetime-cap", asking(name=f"life {n}").device_config()) for n in range(3, 6)),
+        ),
+    )
+    yield History(
+        name="hostile-answers",
+        what="what a collector says of reports is taken for no more than it is",
+        steps=(
+            YES,
+            Step(do="submit", code="done", description=asked, held=HELD, draws=True),
+            Step(do="upload", code="waiting", collector=({"status": 200, "body": "[" * 5000},)),
+            Step(
+                do="upload",
+                code="waiting",
+                collector=({"status": 200, "body": '{"reports":[]}'},),
+                at=NOON + 2 * DAY,
+            ),
+            Step(do="upload", code="waiting", collector=({"status": 302, "body": ""},), at=NOON + 4 * DAY),
+            Step(do="upload", code="done", collector=({"status": 410, "body": ""},), at=NOON + 6 * DAY),
+            repeats(at=NOON + 6 * DAY),
+        ),
+    )
+    star = asking("privkvm-star", bins=4)
+    first, second = (describe(star, stage) for stage in star.protocol().stages())
+    yield History(
+        name="hostile-second-phase-twice",
+        what="a second round asked once for each key: the first question is the only one",
+        steps=(
+            YES,
+            answers(first),
+            answers({**second, "keys": [0]}),
+            refuses("pinned", {**second, "keys": [1]}),
+            refuses("over-promise", {**second, "number": 3, "keys": [1]}),
+        ),
+    )
+    backwards = asking("privkvm", rounds=3)
+    rounds_ = [describe(backwards, stage) for stage in backwards.protocol().stages()]
+    yield History(
+        name="hostile-backwards",
+        what="rounds in any order cost what they cost",
+        steps=(
+            YES,
+            *map(answers, reversed(rounds_)),
+            *(refuses("over-promise", {**r, "number": 9}) for r in rounds_),
+        ),
+    )
+
+
+# --- rounds and places ---
+
+
+def describe(campaign: Campaign, stage: Round) -> Description:
+    """A stage of a protocol as the collector would describe it."""
+    return campaign.device_config(replace(stage, campaign=campaign.id))
+
+
+def members(campaign: Campaign) -> Iterator[tuple[str, bytes, dict[str, Description]]]:
+    """For each round of disjoint groups: its purpose, the secret of a device in its group, and all rounds."""
+    stages = campaign.protocol().stages()
+    rounds = {stage.purpose: describe(campaign, stage) for stage in stages}
+    for stage in stages:
+        yield stage.purpose, _secret_in(campaign, stage), rounds
+
+
+def grouped(rounds: dict[str, Description], own: str) -> Iterator[Step]:
+    """All rounds in order: one of them is answered."""
+    for purpose, asked in rounds.items():
+        yield answers(asked) if purpose == own else refuses("other-group", asked)
+    yield repeats(rounds[own])
+
+
+def _secret_in(campaign: Campaign, stage: Round) -> bytes:
+    for attempt in range(10_000):
+        secret = hashlib.sha256(f"secret {attempt}".encode()).digest()
+        place = int.from_bytes(hmac.digest(secret, f"place {campaign.id}".encode(), "sha256"), "big")
+        if stage.asks(Fraction(place, 1 << 256)):
+            return secret
+    raise AssertionError("no secret puts a device into the group")

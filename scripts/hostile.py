@@ -1,0 +1,272 @@
+"""Descriptions that a hostile or broken collector might send, and what a device says of each.
+
+One file a mechanism, and one of rounds and campaigns. Every field is left out, and given every kind of value
+that it must not have; what is accepted nevertheless is honest in its way, and its price is written beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any
+
+from keyveil import Campaign
+from keyveil.errors import KeyveilError
+from keyveil.mechanisms.named import NAMED
+from keyveil.numerics import price
+
+Description = dict[str, Any]
+DROPPED = object()
+
+HUGE = 10**30
+NESTED: Any = [[[[[[[[1]]]]]]]]
+# What no field is.
+FOREIGN: tuple[Any, ...] = (DROPPED, None, True, "", "text", -1, 1.5, [], {}, NESTED, {"a": {"b": 1}}, HUGE)
+FRACTIONS: tuple[Any, ...] = (
+    *(DROPPED, None, True, 1, 0.5, "", [], {}, NESTED),
+    *("0", "-1", "33", "1/0", "0/1", "2/4", "1/1", "01", "+1", " 1", "1 ", "1e1", "0.1", "NaN", "Infinity"),
+    *("1e-400000000", "9" * 41, f"1/{'9' * 41}", "1/2/3", "½", "\uff11", "1/", "/2", "1\n"),
+)
+SIZES: tuple[Any, ...] = (*FOREIGN, 0, 1 << 21, 1 << 53, 1e300, "1", "1e3")
+FIELDS: dict[str, tuple[Any, ...]] = {
+    "epsilon": (*FRACTIONS, "32", "1/3"),
+    "key_epsilon": (*FRACTIONS, "32", "1/3"),
+    "sign_epsilon": (*FRACTIONS, "32", "1/3"),
+    "allocation": (*FOREIGN, "optimal", "tight", "naive", "extremal", "OPTIMAL", "__proto__", "constructor"),
+    "pairs_per_user": (*SIZES, 1, 2, 3, 8193),
+    "bins": (*SIZES, 1, 3, 4097),
+    "width": (*SIZES, 2, 1 << 20),
+    "buckets": (*SIZES, 1, 2, 5),
+    "occupied": (*SIZES, 2, 3),
+    "tie": (*FOREIGN[:-1], 1 << 32, (1 << 32) + 1, -(1 << 32), -(1 << 32) - 1, 7),
+    "cohorts": (*SIZES, 3),
+    "largest": (*SIZES, 3),
+    "most": (*SIZES, 3),
+    "starts": (
+        *FOREIGN,
+        [0],
+        [1],
+        [0, 0],
+        [0, 2, 1],
+        [3, 4],
+        [0, 1, 1 << 21],
+        [0, 1.5],
+        ["0", "1"],
+        [1, 2, 9],
+    ),
+    "popular": (*FOREIGN, [2], [-1], [0, 0], ["0"], [True], [1], [0, 1], [0.5]),
+    "levels": (
+        *FOREIGN,
+        *(["0"], ["0", "1", "2"], [0, 1], ["0", "-1"], ["0", "18446744073709551617"], ["0", "1e3"]),
+        *(["00", "1"], ["0", "18446744073709551616"], ["0", "9" * 30]),
+    ),
+}
+# What devices were once told and believed: integers of a kernel.
+KERNELS: tuple[Description, ...] = (
+    {"channel": {"keep": "1001", "flip": "18446744073709549615", "fake": "1000"}},
+    {"keep": "1", "fake": "2"},
+    {"low": "1", "high": "18446744073709551614"},
+    {"n_keys": 10, "encoder": {"shape": "own-key", "n_keys": 1}},
+    {"shape": "signed-response"},
+    {"lie": "0"},
+)
+SMALL: dict[str, Any] = {
+    "epsilon": "1",
+    "key_epsilon": "1/2",
+    "sign_epsilon": "1/2",
+    "pairs_per_user": 2,
+    "bins": 2,
+    "width": 1,
+    "buckets": 3,
+    "occupied": 1,
+    "tie": 0,
+    "cohorts": 2,
+    "largest": 2,
+    "most": 1,
+    "starts": [0, 1],
+    "popular": [0],
+    "levels": ["0", "9223372036854775808"],
+}
+
+
+def files() -> dict[str, dict[str, Any]]:
+    """A file for each mechanism, and one for the rest."""
+    made = {f"hostile/{name}.json": {"cases": list(_judged(mechanisms(name)))} for name in NAMED}
+    made["hostile/rounds.json"] = {"cases": list(_judged(rounds()))}
+    made["hostile/campaigns.json"] = {"cases": list(_judged(campaigns()))}
+    return made
+
+
+def campaign(**fields: Any) -> Campaign:
+    """The smallest that can be asked about."""
+    told = {"name": "c", "epsilon": 1.0, "keys": ["a", "b"], "value_range": [0.0, 1.0], "pairs_per_user": 2}
+    return Campaign.from_fields({**told, "mechanism": "kvue", **fields})
+
+
+def base(name: str) -> Description:
+    """An honest description that names a mechanism."""
+    cls, asking = NAMED[name], campaign()
+    fields = {field: SMALL.get(field, cls.allocations[0].value) for field in cls.fields}
+    if name == "popular-size":
+        fields["starts"] = [1, 2]
+    if name == "ue-sw":
+        fields["pairs_per_user"] = 1
+    return {**asking.device_config(), "mechanism": {"id": name, **fields}}
+
+
+def mechanisms(name: str) -> Iterator[tuple[str, Description]]:
+    """The description of a mechanism, each field spoilt in turn."""
+    good = base(name)
+    yield "as it should be", good
+    for field in NAMED[name].fields:
+        for value in FIELDS[field]:
+            yield _why(f"mechanism.{field}", value), changed(good, ("mechanism", field), value)
+    if name == "privkvm-star-oue":
+        yield "a bit for each of too many bins", changed(good, ("mechanism", "bins"), 33)
+    for more in KERNELS:
+        spoilt = deepcopy(good)
+        spoilt["mechanism"] |= more
+        yield f"mechanism with {', '.join(more)}", spoilt
+
+
+def rounds() -> Iterator[tuple[str, Description]]:
+    """The description of a round, each field spoilt in turn."""
+    good = base("kvue")
+    ends = (*FRACTIONS, "2")
+    spoilt: dict[str, tuple[Any, ...]] = {
+        "format": (*FOREIGN, "keyveil-round/2", "keyveil-device/1", "KEYVEIL-ROUND/1"),
+        "number": (*SIZES, 65536, 65535, 2),
+        "purpose": (*FOREIGN, "x" * 200, "x" * 201, "é", "a\nb", '"'),
+        "protocol": (
+            *FOREIGN,
+            "auto",
+            "auto/0",
+            "auto/01",
+            "auto/1",
+            "Auto/1",
+            "auto/123456",
+            "a" * 41 + "/1",
+        ),
+        "keys": (*FOREIGN, [0], [1, 0], [0, 0], [2], [-1], [0.5], ["0"], [True], [[0]], list(range(1000))),
+        "mechanism": (
+            *FOREIGN,
+            {"id": "auto", "epsilon": "1"},
+            {"id": "__proto__"},
+            {"id": 1},
+            {"id": "kvue"},
+        ),
+        "group": (
+            *FOREIGN,
+            *(["0"], ["0", "1", "1"], ["1/2", "1/4"], ["1/2", "1/2"], ["0", "1/2"], [["0"], ["1"]]),
+            *(["0", end] for end in ends if end is not DROPPED),
+            *([end, "1"] for end in ends if end is not DROPPED),
+        ),
+    }
+    for field, values in spoilt.items():
+        for value in values:
+            yield _why(field, value), changed(good, (field,), value)
+    yield "a field too many", {**good, "kernel": 1}
+    yield (
+        "the round of an older keyveil",
+        {
+            "format": "keyveil-device/1",
+            "campaign": good["campaign"],
+            "round": 1,
+            "keys": None,
+            "mechanism": {
+                "shape": "sampled-index",
+                "n_keys": 2,
+                "channel": {"keep": "9", "flip": "1", "fake": "1"},
+            },
+        },
+    )
+    for more in ("__proto__", "constructor", "toString"):
+        yield f"a field named {more}", json.loads(json.dumps(good)[:-1] + f', "{more}": 1}}')
+    for name in ("size-class", "record-size", "grr"):
+        yield f"one key of two by {name}", {**base(name), "keys": [1]}
+
+
+def campaigns() -> Iterator[tuple[str, Description]]:
+    """A campaign's text, each field spoilt in turn."""
+    good = base("kvue")
+    said = json.loads(good["campaign"])
+    spoilt: dict[str, tuple[Any, ...]] = {
+        "name": (DROPPED, None, 1, "other"),
+        "epsilon": (DROPPED, None, True, "1", -1.0, 0.0, 33.0, [], {}, 32.0, 0.5, 1e-9),
+        "keys": (DROPPED, None, "ab", [], ["a"], ["a", "a"], ["a", ""], ["a", 1], {"a": 1}, [["a"]]),
+        "value_range": (
+            DROPPED,
+            None,
+            [0.0],
+            [1.0, 0.0],
+            [0.0, 0.0],
+            [0.0, 1.0, 2.0],
+            ["a", "b"],
+            "01",
+            [-3.0, 9.5],
+        ),
+        "pairs_per_user": (DROPPED, None, True, 0, -1, 1.5, "1", 1),
+        "mechanism": (DROPPED, None, 1, "pckv-ue"),
+        "other": (1, "yes", True),
+        "expires": ("soon", "9999-12-31", 1, "2027-01-31", "2027-01-31T12:00:00", "2027-13-01", "0000-01-01"),
+        "users": (0, 1.5, True, 10),
+        "rounds": (1.5, True, "2"),
+        "bins": (1.5, True, "2"),
+        "cohorts": (1.5, True, "2"),
+        "rho": (2.0, True, "0"),
+        "owner": (1, "somebody"),
+        "stranger": (1,),
+    }
+    for field, values in spoilt.items():
+        for value in values:
+            told = {key: entry for key, entry in said.items() if key != field}
+            if value is not DROPPED:
+                told[field] = value
+            yield _why(f"campaign.{field}", value), {**good, "campaign": canonical(told)}
+    for why, text in (
+        ("no text", 1),
+        ("no JSON", "{"),
+        ("a list", "[]"),
+        ("deep", "[" * 5000),
+        ("spaces", good["campaign"].replace(":", ": ", 1)),
+        ("an epsilon beyond all floats", good["campaign"].replace('"epsilon":1.0', '"epsilon":1e999')),
+        ("an epsilon written otherwise", good["campaign"].replace('"epsilon":1.0', '"epsilon":1.00')),
+        ("NaN", good["campaign"].replace('"epsilon":1.0', '"epsilon":NaN')),
+        ("nothing", ""),
+    ):
+        yield f"campaign: {why}", {**good, "campaign": text}
+
+
+def canonical(told: Description) -> str:
+    """The text as a keyveil would write it."""
+    return json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def changed(good: Description, path: tuple[str, ...], value: Any) -> Description:
+    """A description with one field dropped or replaced."""
+    spoilt = deepcopy(good)
+    inside = spoilt
+    for name in path[:-1]:
+        inside = inside[name]
+    if value is DROPPED:
+        del inside[path[-1]]
+    else:
+        inside[path[-1]] = value
+    return spoilt
+
+
+def _why(field: str, value: Any) -> str:
+    return f"no {field}" if value is DROPPED else f"{field} = {json.dumps(value)[:60]}"
+
+
+def _judged(cases: Iterator[tuple[str, Description]]) -> Iterator[dict[str, Any]]:
+    """What the device says of each."""
+    for why, description in cases:
+        try:
+            _, asked = Campaign.from_description(description)
+        except KeyveilError as error:
+            yield {"why": why, "description": description, "code": error.code}
+        else:
+            units = str(price(asked.mechanism.loss))
+            yield {"why": why, "description": description, "code": "done", "units": units}

@@ -1,0 +1,63 @@
+"""The wire page says what the code does, in both languages."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from parts import lacking
+
+from keyveil.client import SENTENCES, Reporter
+from keyveil.mechanisms.named import NAMED
+from keyveil.rounds import FORMAT, Round
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "wire.md").read_text(encoding="utf-8")
+
+
+def rows(heading):
+    """The rows of the table that begins with a heading."""
+    lines = PAGE.split(f"| {heading} |", 1)[1].splitlines()[2:]
+    cells = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        cells.append([cell.strip() for cell in line.strip("|").split(" | ")])
+    return cells
+
+
+def test_the_table_of_mechanisms_is_theirs():
+    stated = {name.strip("`"): re.findall(r"`(\w+)`", fields) for name, fields in rows("mechanism")}
+    assert stated == {name: list(cls.fields) for name, cls in NAMED.items()}
+
+
+def test_the_table_of_a_description_is_a_rounds():
+    stated = {row[0].strip("`") for row in rows("field")}
+    round = Round(campaign="ab" * 32, number=1, purpose="", mechanism=NAMED["kvue"].for_epsilon(1, n_keys=1))
+    assert stated == set(round.fields())
+    assert FORMAT in PAGE
+
+
+def test_the_table_of_codes_is_pythons_and_javascripts():
+    stated = {code.strip("`"): sentence for code, sentence in rows("code | sentence")}
+    assert stated == {code.value: sentence for code, sentence in SENTENCES.items()}
+    node = shutil.which("node") or lacking("Node is needed to compare the languages' sentences")
+    script = "import { SENTENCES } from './keyveil.js'; console.log(JSON.stringify(SENTENCES));"
+    run = subprocess.run(
+        [node, "--input-type=module", "-e", script],
+        cwd=ROOT / "sdk" / "js",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(run.stdout) == stated
+
+
+@pytest.mark.parametrize("verb", [row[0].strip("`") for row in rows("verb")])
+def test_both_devices_have_every_verb(verb):
+    assert callable(getattr(Reporter, verb))
+    types = (ROOT / "sdk" / "js" / "index.d.ts").read_text(encoding="utf-8")
+    device = types.split("export class Device", 1)[1].split("\n}", 1)[0]
+    assert re.search(rf"\b{verb}\(", device)
