@@ -1,4 +1,4 @@
-"""From devices over real HTTP to a release, and the same release from the exported reports, bit for bit."""
+"""From devices over real HTTP to a release, and the same release from the exported reports."""
 
 import json
 import os

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keyveil.errors import BudgetError
-from keyveil.numerics import epsilon_above, exp_below, parse_epsilon
+from keyveil.numerics import PRICE_BITS, epsilon_above, exp_below, parse_epsilon, price
 
 budgets = st.fractions(min_value=Fraction(1, 10**6), max_value=32)
 
@@ -19,9 +19,23 @@ def true_exp(x: Fraction) -> Fraction:
 
 @settings(max_examples=1000)
 @given(budgets)
-def test_exp_below_is_below_by_less_than_one_part_in_ten_to_the_47(x):
+def test_exp_below_is_below_by_less_than_one_part_in_two_to_the_159(x):
     truth = true_exp(x)
-    assert 0 < truth - exp_below(x) < truth / 10**47
+    assert 0 < truth - exp_below(x) < truth / 2**159
+
+
+@settings(max_examples=1000)
+@given(st.fractions(min_value=1, max_value=2**70))
+def test_a_price_is_never_below_the_logarithm_and_at_most_one_unit_and_a_bit_above(ratio):
+    with localcontext(prec=120):
+        log = Fraction((Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln())
+    over = Fraction(price(ratio), 2**PRICE_BITS) - log
+    assert -Fraction(1, 10**110) < over < Fraction(101, 100) / 2**PRICE_BITS
+
+
+@given(budgets, st.integers(1, 40))
+def test_rounds_that_share_a_budget_add_up_to_it(epsilon, rounds):
+    assert rounds * price(exp_below(epsilon / rounds)) <= epsilon * 2**PRICE_BITS
 
 
 @given(budgets)
