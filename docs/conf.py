@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 sys.path.insert(0, str(Path(__file__).parent))
 
 project = "keyveil"
-copyright = "the keyveil authors, Apache-2.0"  # noqa: A001  (Sphinx's name)
+copyright = "the keyveil authors, Apache-2.0"
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
