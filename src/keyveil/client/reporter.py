@@ -141,7 +141,7 @@ class Reporter:
         self._limits = limits or Limits()
         self._entropy, self._ids = entropy, ids
         self._exchange = exchange or (transport.exchange if token is None else transport.with_token(token))
-        self._round = None if campaign.has_several_rounds else campaign.only_round()
+        self._round: Round | None = None
 
     @classmethod
     def open(cls, description: object, **options: Any) -> Self:
@@ -154,11 +154,13 @@ class Reporter:
     @classmethod
     def connect(cls, url: str, **options: Any) -> Self:
         """A reporter for the open round of the campaign at an address, https://HOST/v1/campaigns/ID."""
-        fetched = transport.fetch_round(url)
+        fetched = transport.fetch_round(url, exchange=options.get("exchange") or transport.exchange)
         if fetched.round is None:
             raise CampaignError("no round of this campaign is open", code="expired")
-        base, _ = transport.split_address(url)
-        device = cls(fetched.campaign, **{"collector": base, **options})
+        known: dict[str, Any] = {"collector": transport.split_address(url)[0]}
+        if fetched.ids_are_issued:
+            known["ids"] = transport.issued_ids(url, token=options.get("token"))
+        device = cls(fetched.campaign, **known | options)
         device._round = fetched.round
         return device
 
@@ -349,8 +351,7 @@ class Reporter:
     def _told(self, description: Description | None) -> Round:
         """The round that is asked."""
         if description is None:
-            if self._round is None:
-                raise CampaignError(f'"{self._campaign.mechanism}" has several rounds; pass the open round')
+            self._round = self._round or self._campaign.only_round()
             return self._round
         if not isinstance(description, Round):
             return self._campaign.read_round(description)

@@ -26,7 +26,8 @@ def upgrade(connection: sqlite3.Connection, answers: str, to: int) -> None:
             connection.execute(f"pragma user_version = {to}")
         connection.execute("commit")
     except BaseException:
-        connection.execute("rollback")
+        if connection.in_transaction:
+            connection.execute("rollback")
         raise
 
 

@@ -53,6 +53,7 @@ NAMED: Mapping[str, type[Calibrated]] = MappingProxyType(
 MOST_PAIRS = 1 << 13
 LARGEST_SIZE = 1 << 20
 MOST_BINS = MOST_CLASSES = 1 << 12
+MOST_LEVELS = 1 << 14
 LARGEST_ANSWER, MOST_WORDS = 1 << 20, 1 << 17
 
 _FRACTION = re.compile(r"(0|[1-9][0-9]{0,39})(?:/([1-9][0-9]{0,39}))?", re.ASCII)
@@ -123,7 +124,10 @@ def read_list(said: object, where: str, most: int) -> list[Any]:
 
 def read_codes(said: object, where: str, n_keys: int, most: int) -> tuple[int, ...]:
     """Different codes of keys."""
-    codes = tuple(read_size(code, where, 0, n_keys - 1) for code in read_list(said, where, most))
+    codes = tuple(read_list(said, where, most))
+    # Whole sets at a time: there may be 65,536 of them, and a device reads them at once.
+    if set(map(type, codes)) != {int} or min(codes) < 0 or max(codes) >= n_keys:
+        raise DescriptionError(f"expected whole numbers from 0 to {n_keys - 1}, at {where}")
     if len(set(codes)) < len(codes):
         raise DescriptionError(f"expected different codes of keys, at {where}")
     return codes
@@ -167,8 +171,8 @@ def _sizes(name: str, said: object) -> tuple[int, ...]:
 
 def _levels(name: str, said: object) -> tuple[Level, ...]:
     where = f"$.mechanism.{name}"
-    texts = read_list(said, where, LARGEST_SIZE)
-    if not all(isinstance(text, str) and _LEVEL.fullmatch(text) for text in texts):
+    texts = read_list(said, where, MOST_LEVELS)
+    if set(map(type, texts)) != {str} or not all(map(_LEVEL.fullmatch, texts)):
         raise DescriptionError(f"expected levels in text, from 0 to 2**64, at {where}")
     return tuple(Level(text) for text in texts)
 
