@@ -122,7 +122,7 @@ class Campaign:
     ) -> Campaign:
         """The campaign that a parsed file describes; unknown and missing fields are refused.
 
-        Only a file, which lies in a folder, may name a `keys_file`: nobody far away chooses what is read here.
+        Only a file, which lies in a folder, may name a `keys_file`: nobody far away says what is read here.
         """
         given = dict(data)
         if folder is not None and (keys_file := given.pop("keys_file", None)) is not None:

@@ -38,7 +38,7 @@ from keyveil.rounds import Round
 CONTENT_TYPE = "application/octet-stream"
 ACCEPTED = ("accepted", "duplicate")
 
-# What a collector says at most: of a campaign and its open round, or of the reports and ids it is asked about.
+# What a collector says at most: of a campaign and its open round, or of the reports and ids it is asked for.
 _LARGEST_CAMPAIGN, _LARGEST_ANSWER, _BYTES_EACH = 2 << 20, 64 << 10, 64
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 # A batch with one of these answers will never be taken; any other answer may be a matter of time.
@@ -55,7 +55,7 @@ class Answer:
     retry_after: float | None = None
 
 
-# Sends a body (or asks, without one), in so many seconds, and gives an answer of at most so many bytes; raises
+# Sends a body (or asks, without one): in so many seconds, an answer of at most so many bytes. Raises
 # TransportError where none came.
 Exchange = Callable[[str, bytes | None, float, int], Answer]
 
@@ -76,7 +76,7 @@ class _Line:
     def connect(self, address: tuple[str, int], *_: Any) -> socket.socket:
         """The first of an address's places that takes a connection, all of them within the time."""
         failed: OSError = TimeoutError("timed out")
-        for family, kind, protocol, _, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+        for family, kind, protocol, _name, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
             left = self._ends - time.monotonic()
             if self._is_cut or left <= 0:
                 break
@@ -182,9 +182,8 @@ def _ask(
         opener = urllib.request.build_opener(_NoRedirects, _Http(line), _Https(line))
         with opener.open(request, timeout=timeout) as response:
             body = response.read(largest + 1)
-            if len(body) > largest:
-                return TransportError(f"{host} answered with more than {largest} bytes")
-            return Answer(status=response.status, body=body)
+            # Longer than all there could be to say: as good as nothing.
+            return Answer(status=response.status, body=body if len(body) <= largest else b"")
     except urllib.error.HTTPError as error:
         with error:
             return Answer(status=error.code, retry_after=seconds_asked(error.headers.get("Retry-After")))
@@ -200,7 +199,7 @@ def is_token(text: str) -> bool:
     return _TOKEN.fullmatch(text) is not None
 
 
-def with_token(token: str) -> Exchange:
+def with_token(token: str | None) -> Exchange:
     """The same, for a campaign whose devices need a token."""
     return partial(exchange, token=token)
 
@@ -219,10 +218,14 @@ def checked(url: str) -> str:
         parts = urlsplit(url)
         host = parts.hostname
     except ValueError:
-        raise TransportError("expected the address of a collector, https://..., got none") from None
-    if parts.scheme not in ("http", "https") or not host:
-        raise TransportError(f"expected the address of a collector, https://..., got {url[:80]!r}")
-    if parts.scheme == "http" and not _is_loopback(host):
+        raise TransportError(
+            "expected the address of a collector, https://..., got none", code="no-collector"
+        ) from None
+    if not parts.scheme or (parts.scheme in ("http", "https") and not host):
+        raise TransportError(
+            f"expected the address of a collector, https://..., got {url[:80]!r}", code="no-collector"
+        )
+    if parts.scheme != "https" and not (parts.scheme == "http" and host and _is_loopback(host)):
         raise TransportError(
             f"https is required to reach {host}; http only reaches this machine", code="https-required"
         )
@@ -246,9 +249,13 @@ def send(url: str, reports: Sequence[bytes], *, timeout: float, exchange: Exchan
         return [False] * len(reports)
     raise TransportError(
         f"{urlsplit(url).netloc} answered {answer.status}; the reports wait",
-        code="token-refused" if answer.status in (401, 403) else None,
+        code=_refused_token(answer),
         retry_after=answer.retry_after,
     )
+
+
+def _refused_token(answer: Answer) -> str | None:
+    return "token-refused" if answer.status in (401, 403) else None
 
 
 class Fetched(NamedTuple):
@@ -273,7 +280,11 @@ def fetch_round(url: str, *, timeout: float = 10.0, exchange: Exchange = exchang
     _, wanted = split_address(url)
     answer = exchange(url, None, timeout, _LARGEST_CAMPAIGN)
     if answer.status != 200:
-        raise TransportError(f"expected a campaign from {urlsplit(url).netloc}, got status {answer.status}")
+        raise TransportError(
+            f"expected a campaign from {urlsplit(url).netloc}, got status {answer.status}",
+            code=_refused_token(answer),
+            retry_after=answer.retry_after,
+        )
     try:
         view = json.loads(answer.body)
         text, description, ids = view["campaign"], view.get("round"), view.get("ids")
@@ -292,7 +303,12 @@ def fetch_round(url: str, *, timeout: float = 10.0, exchange: Exchange = exchang
 def fetch_ids(url: str, count: int, *, timeout: float = 10.0, exchange: Exchange = exchange) -> list[bytes]:
     """Ids for reports to come, from the campaign at an address that issues them."""
     asking = f"{url.rstrip('/')}/ids?count={count}"
-    answer = exchange(asking, b"", timeout, _LARGEST_ANSWER + _BYTES_EACH * count)
+    try:
+        answer = exchange(asking, b"", timeout, _LARGEST_ANSWER + _BYTES_EACH * count)
+    except TransportError as error:
+        # Nothing waits, for nothing was made.
+        error.code = "no-id" if error.code == TransportError.code else error.code
+        raise
     if answer.status != 200:
         raise TransportError(
             f"expected ids from {urlsplit(url).netloc}, got status {answer.status}",
@@ -312,7 +328,7 @@ def fetch_ids(url: str, count: int, *, timeout: float = 10.0, exchange: Exchange
 
 def issued_ids(url: str, *, token: str | None = None, timeout: float = 10.0) -> Callable[[], bytes]:
     """Where a `Reporter` gets its ids from, if the campaign issues them: asked for one by one, as needed."""
-    return lambda: fetch_ids(url, 1, timeout=timeout, exchange=partial(exchange, token=token))[0]
+    return lambda: fetch_ids(url, 1, timeout=timeout, exchange=with_token(token))[0]
 
 
 def split_address(url: str) -> tuple[str, str]:
@@ -323,7 +339,7 @@ def split_address(url: str) -> tuple[str, str]:
     """
     base, found, campaign = checked(url).rstrip("/").rpartition("/v1/campaigns/")
     if not found or not campaign or "/" in campaign:
-        raise TransportError(f"expected https://HOST/v1/campaigns/ID, got {url[:80]!r}")
+        raise TransportError(f"expected https://HOST/v1/campaigns/ID, got {url[:80]!r}", code="no-collector")
     return base, campaign
 
 
