@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import InitVar, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +25,7 @@ from keyveil.mechanisms import SAME_REPORTS, SEVERAL_ROUNDS, Mechanism, build
 from keyveil.mechanisms.base import check_size
 from keyveil.numerics import parse_epsilon
 from keyveil.report import CAMPAIGN_BYTES
-from keyveil.rounds import Round
+from keyveil.rounds import Round, described
 
 if TYPE_CHECKING:
     from keyveil.protocols import Rounds
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 # What a device reads at most; no question needs more.
 LARGEST_TEXT, MOST_KEYS = 1 << 20, 1 << 16
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII)
+_LAST_YEAR = 9998
 _REQUIRED = ("name", "epsilon", "keys", "value_range", "pairs_per_user", "mechanism")
 
 
@@ -63,8 +67,10 @@ class Campaign:
     owner: str = ""
     purpose: str = ""
     expires: str = ""
+    is_told: InitVar[bool] = False
+    """Whether a device reads it: it answers the round that is described, and builds none of its own."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, is_told: bool) -> None:
         for field_name in ("name", "mechanism", "owner", "purpose", "expires"):
             _expect(getattr(self, field_name), str, "text", field_name)
         _expect(self.other, bool, "true or false", "other")
@@ -89,7 +95,7 @@ class Campaign:
         object.__setattr__(self, "keys", tuple(self.keys))
         object.__setattr__(self, "value_range", self.domain.value_range)
         check_size(self.domain.n_keys, self.pairs_per_user)
-        if not self.has_several_rounds:
+        if not is_told and not self.has_several_rounds:
             self.build()
 
     @classmethod
@@ -111,26 +117,48 @@ class Campaign:
             raise type(error)(f"{error}, in {path.name}") from None
 
     @classmethod
-    def from_fields(cls, data: Mapping[str, Any], folder: Path | None = None) -> Campaign:
-        """The campaign that a parsed file describes; unknown and missing fields are refused."""
+    def from_fields(
+        cls, data: Mapping[str, Any], folder: Path | None = None, *, is_told: bool = False
+    ) -> Campaign:
+        """The campaign that a parsed file describes; unknown and missing fields are refused.
+
+        Only a file, which lies in a folder, may name a `keys_file`: nobody far away says what is read here.
+        """
         given = dict(data)
-        keys_file = given.pop("keys_file", None)
-        if keys_file is not None:
+        if folder is not None and (keys_file := given.pop("keys_file", None)) is not None:
             if "keys" in given:
                 raise CampaignError("give keys or keys_file, not both")
-            given["keys"] = _read_keys((folder or Path()) / str(keys_file))
+            given["keys"] = _read_keys(folder / str(keys_file))
         unknown = sorted(set(given) - {field.name for field in fields(cls)})
         if unknown:
             raise CampaignError(f'unknown field "{unknown[0]}", at $.{unknown[0]}')
         for field_name in _REQUIRED:
             if field_name not in given:
                 raise CampaignError(f'field "{field_name}" is missing, at $.{field_name}')
-        return cls(**given)
+        return cls(**given, is_told=is_told)
+
+    @classmethod
+    def from_text(cls, text: object) -> Campaign:
+        """The campaign whose canonical text this is, as a device is told it; anything else is refused."""
+        if not isinstance(text, str) or not _is_readable(text):
+            raise DescriptionError(f"expected a campaign in at most {LARGEST_TEXT} bytes, at $.campaign")
+        try:
+            said = json.loads(text)
+            if not isinstance(said, dict) or len(said.get("keys", ())) > MOST_KEYS:
+                raise CampaignError(f"expected fields and at most {MOST_KEYS} keys")
+            campaign = cls.from_fields(said, is_told=True)
+        except (KeyveilError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
+            why = str(error) if isinstance(error, KeyveilError) else type(error).__name__
+            raise DescriptionError(f"what was sent is no campaign: {why}, at $.campaign") from None
+        if campaign.canonical_json != text:
+            raise DescriptionError("the campaign's text is not its canonical one, at $.campaign")
+        return campaign
 
     @cached_property
     def canonical_json(self) -> str:
         """One byte string a campaign: sorted fields, no spaces."""
-        said = {name: value for name, value in asdict(self).items() if value is not None}
+        told = ((field.name, getattr(self, field.name)) for field in fields(self))
+        said = {name: value for name, value in told if value is not None}
         return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @cached_property
@@ -153,6 +181,8 @@ class Campaign:
         """The moment from which devices no longer answer; a bare date includes its day, in UTC."""
         try:
             end = datetime.fromisoformat(self.expires)
+            if _DATE.fullmatch(self.expires) is None or end.year > _LAST_YEAR:
+                return None
             if "T" not in self.expires and " " not in self.expires:
                 end += timedelta(days=1)
             return end if end.tzinfo else end.replace(tzinfo=UTC)
@@ -205,13 +235,12 @@ class Campaign:
 
     def read_round(self, description: object) -> Round:
         """The round that a description tells of, or a refusal."""
-        if not isinstance(description, dict) or "campaign" not in description:
-            raise DescriptionError("expected the description of a round, got none")
-        if description["campaign"] != self.canonical_json:
+        said = described(description)
+        if said["campaign"] != self.canonical_json:
             raise DescriptionError(
                 f"expected a round of campaign {self.id[:12]}, got one of another", code="other-campaign"
             )
-        return Round.from_fields({**description, "campaign": self.id}, n_keys=self.domain.n_keys)
+        return Round.from_fields({**said, "campaign": self.id}, n_keys=self.domain.n_keys)
 
     @classmethod
     def from_description(cls, description: object) -> tuple[Campaign, Round]:
@@ -222,19 +251,7 @@ class Campaign:
         >>> Campaign.from_description(apps.device_config()) == (apps, apps.only_round())
         True
         """
-        text = description.get("campaign") if isinstance(description, dict) else None
-        if not isinstance(text, str) or len(text) > LARGEST_TEXT:
-            raise DescriptionError(f"expected a campaign of at most {LARGEST_TEXT} letters, at $.campaign")
-        try:
-            said = json.loads(text)
-            if not isinstance(said, dict) or len(said.get("keys", ())) > MOST_KEYS:
-                raise CampaignError(f"expected fields and at most {MOST_KEYS} keys")
-            campaign = cls.from_fields(said)
-        except (KeyveilError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
-            why = str(error) if isinstance(error, KeyveilError) else type(error).__name__
-            raise DescriptionError(f"what was sent is no campaign: {why}, at $.campaign") from None
-        if campaign.canonical_json != text:
-            raise DescriptionError("the campaign's text is not its canonical one, at $.campaign")
+        campaign = cls.from_text(described(description)["campaign"])
         return campaign, campaign.read_round(description)
 
     def protocol(self, version: str | None = None) -> Rounds:
@@ -269,6 +286,17 @@ class Campaign:
         from keyveil.release import release
 
         return release(self, self.protocol(), tally, post=post)
+
+
+def _is_readable(text: str) -> bool:
+    """Whether a text is short, UTF-8, and no more nested than a campaign: other JSON takes long to read."""
+    try:
+        if len(text) > LARGEST_TEXT or len(text.encode()) > LARGEST_TEXT:
+            return False
+    except UnicodeEncodeError:
+        return False
+    bare = text if text.count("[") <= 2 and text.count("{") <= 1 else _STRING.sub("", text)
+    return bare.count("[") <= 2 and bare.count("{") <= 1
 
 
 def _expect(value: object, kind: type, wanted: str, field_name: str) -> None:

@@ -63,10 +63,7 @@ class Round:
     @classmethod
     def from_fields(cls, said: object, *, n_keys: int) -> Round:
         """The round that is described, of a campaign with so many keys; anything else is refused."""
-        if not isinstance(said, dict) or said.get("format") != FORMAT:
-            raise DescriptionError(f"this device reads {FORMAT}, at $.format", code="unknown-version")
-        if set(said) != set(_FIELDS):
-            raise DescriptionError(f"expected {', '.join(_FIELDS)} of a round, and nothing else")
+        said = described(said)
         keys = None if said["keys"] is None else read_codes(said["keys"], "$.keys", n_keys, n_keys)
         return cls(
             campaign=_text(said, "campaign"),
@@ -131,6 +128,17 @@ class Round:
     def narrow(self, record: Record) -> Record:
         """The part of a record that this round asks about, with its codes."""
         return record if self.keys is None else record.among(self.keys)
+
+
+def described(said: object) -> dict[str, Any]:
+    """The fields of a description: those of this format, all of them and no other."""
+    if not isinstance(said, dict) or "format" not in said:
+        raise DescriptionError("expected the description of a round, got none")
+    if said["format"] != FORMAT:
+        raise DescriptionError(f"this device reads {FORMAT}, at $.format", code="unknown-version")
+    if set(said) != set(_FIELDS):
+        raise DescriptionError(f"expected {', '.join(_FIELDS)} of a round, and nothing else")
+    return said
 
 
 def _text(said: Mapping[str, Any], name: str) -> str:

@@ -4,7 +4,7 @@ Every mechanism of the registry goes through the real client as an open round. T
 certificate gives the two records and the event; the event is read from the report's own bytes.
 """
 
-from types import SimpleNamespace
+from dataclasses import replace
 
 import pytest
 
@@ -31,7 +31,7 @@ def proved(mechanism, trials, entropy=system_entropy):
         name="audit", epsilon=32.0, keys=KEYS, value_range=(-1, 1), pairs_per_user=1, mechanism="pckv-ue"
     )
     reporter = Reporter(campaign, entropy=entropy)
-    asked = SimpleNamespace(number=1, mechanism=mechanism, narrow=lambda record: record)
+    asked = replace(campaign.only_round(), mechanism=mechanism)
 
     def draw(record):
         held = {KEYS[pair.code]: 1.0 if pair.level else -1.0 for pair in record.pairs}

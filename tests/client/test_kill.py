@@ -10,24 +10,28 @@ import time
 from collections import Counter
 
 import pytest
-from devices import make_campaign
+from devices import cheap_round, make_campaign
 
-from keyveil.client import Caps, Reporter
+from keyveil.client import Reporter
+from keyveil.client.caps import epsilon_of
+from keyveil.numerics import price
 from keyveil.report import Envelope
 
 LOOP = """
 import itertools, os, sys
 sys.path.insert(0, sys.argv[3])
-from devices import make_campaign
+from devices import cheap_round, make_campaign
 from keyveil.client import Caps, Limits, Reporter
 
-caps, limits = Caps(campaign=1e9, lifetime=1e9), Limits(batch_reports=3)
-device = Reporter(make_campaign(), ledger=sys.argv[1], collector=sys.argv[2], caps=caps, limits=limits)
+campaign, caps = make_campaign(epsilon=32.0), Caps(campaign=32.0, lifetime=32.0)
+limits = Limits(batch_reports=3)
+device = Reporter(campaign, ledger=sys.argv[1], collector=sys.argv[2], caps=caps, limits=limits)
 assert device.enable()
 print("up", flush=True)
 for step in itertools.count():
-    # One in three records repeats an earlier one, so that answers are re-sent too.
-    device.submit({"app-1": int.from_bytes(os.urandom(4), "little") / 2**32 * 60 if step % 3 else 30.0})
+    # One round in three is one that was answered, so that answers are re-sent too.
+    number = 1 + int.from_bytes(os.urandom(2), "little") % 65535 if step % 3 else 1
+    device.submit({"app-1": step % 60.0}, cheap_round(campaign, number))
     if step % 4 == 3:
         device.upload()
 """
@@ -51,20 +55,21 @@ def kill_again_and_again(path, collector, times, seed):
 
 def check(path, collector):
     """All that must hold after every kill."""
-    device = Reporter(make_campaign(), ledger=path, caps=Caps(campaign=1e9, lifetime=1e9))
-    status = device.status()
+    campaign = make_campaign(epsilon=32.0)
+    status = Reporter(campaign, ledger=path).status()
     sent = set(collector.received)
     envelopes = [Envelope.from_bytes(report) for report in sent]
     ids = {envelope.report_id for envelope in envelopes}
     # Ten bytes of noise: two answers alike by chance would be news.
     payloads = {envelope.payload for envelope in envelopes}
     assert status.answers >= len(ids)
-    assert status.epsilon_campaign >= len(ids)
+    assert status.spent == epsilon_of(status.answers * price(cheap_round(campaign, 1).mechanism.loss))
+    assert len({envelope.round for envelope in envelopes}) == len(ids)
     assert len(ids) == len(sent) == len(payloads)
     connection = sqlite3.connect(path)
     assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
     queued = [Envelope.from_bytes(row[0]) for row in connection.execute("select report from outbox")]
-    kept = {row[0] for row in connection.execute("select report from memo")}
+    kept = {row[0] for row in connection.execute("select report from answer")}
     connection.close()
     assert all(envelope.to_bytes() in kept for envelope in queued)
     assert sent <= kept
@@ -80,6 +85,6 @@ def test_no_kill_makes_the_ledger_forget(tmp_path, collector, times):
     repeats = Counter(collector.received)
     print(
         f"\n{times} kills: {len(repeats)} reports sent, {repeats.total() - len(repeats)} of them again, "
-        f"epsilon spent {Reporter(make_campaign(), ledger=path).status().epsilon_campaign:.0f}"
+        f"epsilon spent {Reporter(make_campaign(epsilon=32.0), ledger=path).status().spent:.3f}"
     )
     assert len(repeats) > times

@@ -1,4 +1,4 @@
-"""What was spent stays spent: caps, memory, clocks, damaged files, full and read-only disks."""
+"""What was spent stays spent: one vote, caps, clocks, damaged files, full and read-only disks."""
 
 import multiprocessing
 import os
@@ -12,10 +12,11 @@ import pytest
 from devices import make_campaign
 
 from keyveil.client import Caps, Code, Reporter
-from keyveil.client.ledger import Ledger
-from keyveil.errors import BudgetError, CampaignError, KeyveilError, LedgerError, ProtocolError, RecordError
-from keyveil.mechanisms import REGISTRY, SEVERAL_ROUNDS
-from keyveil.numerics import epsilon_above, log_above, rounded_up
+from keyveil.client.caps import epsilon_of
+from keyveil.client.ledger import Answer, Ledger
+from keyveil.errors import BudgetError, CampaignError, KeyveilError, LedgerError, RecordError
+from keyveil.mechanisms import REGISTRY, SEVERAL_ROUNDS, build
+from keyveil.numerics import PRICE_BITS, price
 from keyveil.report import Envelope
 
 HELD = {"app-1": 30.0, "app-2": 5.0}
@@ -37,42 +38,50 @@ def path(tmp_path):
 
 
 @pytest.mark.parametrize("mechanism", ONE_ROUND)
-def test_the_same_question_about_the_same_data_repeats_the_same_bytes_and_costs_once(path, mechanism):
+def test_a_round_is_answered_once_repeated_unread_and_paid_for_once(path, mechanism):
     campaign = make_campaign(mechanism)
     first = Reporter(campaign, ledger=path).report(HELD)
-    again = {Reporter(campaign, ledger=path).report(dict(reversed(HELD.items()))) for _ in range(10)}
+    again = {Reporter(campaign, ledger=path).report(Unread()) for _ in range(10)}
     assert again == {first}
     status = Reporter(campaign, ledger=path).status()
     assert status.answers == 1
-    assert status.epsilon_campaign == epsilon_above(campaign.build().loss) <= 1.0
+    assert 0 < status.spent == epsilon_of(price(campaign.build().loss)) <= 1.0
 
 
-def test_what_is_outside_the_question_changes_no_answer(path):
-    reporter = Reporter(make_campaign(), ledger=path)
-    assert reporter.report(HELD) == reporter.report({**HELD, "unknown": 7.0, "app-9": float("nan")})
+def test_a_changed_record_repeats_the_answer_and_draws_nothing(path):
+    draws = []
+
+    def counting(n_words):
+        draws.append(n_words)
+        return [0] * n_words
+
+    reporter = Reporter(make_campaign(), ledger=path, entropy=counting)
+    first = reporter.report(HELD)
+    for held in ({}, {"app-1": 1.0}, {**HELD, "unknown": 7.0}, HELD):
+        assert reporter.report(held) == first
+    assert len(draws) == 1
 
 
-def test_a_changed_record_is_a_new_answer_until_the_cap_and_then_the_latest_is_repeated_unread(path):
-    reporter = Reporter(make_campaign(), ledger=path, caps=Caps(campaign=3.0, lifetime=10.0))
-    answers = [reporter.report({"app-1": float(i)}) for i in range(3)]
-    assert len({Envelope.from_bytes(answer).report_id for answer in answers}) == 3
-    assert reporter.status().epsilon_campaign == pytest.approx(3.0)
-    assert reporter.report(Unread()) == answers[2]
-    assert reporter.status().answers == 3
+def test_beyond_its_caps_a_device_still_repeats_what_it_said(path):
+    said = Reporter(make_campaign(), ledger=path).report(HELD)
+    tight = Reporter(make_campaign(), ledger=path, caps=Caps(campaign=0.5, lifetime=0.5))
+    assert tight.report(Unread()) == said
+    assert tight.status().epsilon_worst_case == 1.0
 
 
-def test_going_back_to_an_earlier_record_repeats_its_answer(path):
-    reporter = Reporter(make_campaign(), ledger=path)
-    one, _other = reporter.report({"app-1": 1.0}), reporter.report({"app-1": 2.0})
-    assert reporter.report({"app-1": 1.0}) == one
+def test_no_payload_is_repeated_across_campaigns(path):
+    """Another campaign is another vote, drawn and paid for anew; the lifetime cap holds them together."""
+    said = [Reporter(make_campaign(name=f"day {n}"), ledger=path).report(HELD) for n in range(8)]
+    assert len({Envelope.from_bytes(report).payload for report in said}) == 8
+    assert Reporter(make_campaign(name="day 0"), ledger=path).status().epsilon_lifetime == pytest.approx(8.0)
 
 
 def test_a_campaign_that_asks_for_more_is_refused_before_the_data_is_read(path):
     reporter = Reporter(make_campaign(epsilon=5.0), ledger=path)
-    with pytest.raises(BudgetError, match="costs epsilon 5; of the 4 that this device allows this campaign"):
+    with pytest.raises(BudgetError, match="costs epsilon 5; of the 4 that this device allows a campaign"):
         reporter.report(Unread())
     reporter.enable()
-    assert reporter.submit(Unread()).code is Code.BUDGET
+    assert reporter.submit(Unread()).code is Code.OVER_CAMPAIGN_CAP
     assert reporter.status().epsilon_lifetime == 0
 
 
@@ -81,74 +90,108 @@ def test_the_lifetime_cap_binds_all_campaigns_together_whatever_they_are_called(
     for day in range(3):
         Reporter(make_campaign(name=f"day {day}"), ledger=path, caps=caps).report(HELD)
     late = Reporter(make_campaign(name="day 3"), ledger=path, caps=caps)
-    with pytest.raises(BudgetError, match="all campaigns together, 3 is spent"):
+    with pytest.raises(BudgetError, match="allows all campaigns, 3 is spent") as refusal:
         late.report(Unread())
+    assert refusal.value.code == "over-lifetime-cap"
     assert late.status().epsilon_worst_case == 3.0
 
 
 def test_a_round_that_costs_more_than_the_campaign_promises_is_refused(path):
-    class Greedy:
-        number, group, mechanism = 1, (0, 1), make_campaign(epsilon=1.5).build()
+    campaign = make_campaign()
+    greedy = replace(campaign.only_round(), mechanism=make_campaign(epsilon=1.5).build())
+    with pytest.raises(BudgetError, match="of the 1 that the campaign promises, 0 is spent") as refusal:
+        Reporter(campaign, ledger=path).report(Unread(), greedy)
+    assert refusal.value.code == "over-promise"
 
-        def narrow(self, record):
-            return record
 
-    with pytest.raises(BudgetError, match=r"more than the 1 that the campaign promises"):
-        Reporter(make_campaign(), ledger=path).report(Unread(), Greedy())
+def stages(campaign):
+    """Every round that may come, as rounds of the campaign."""
+    return [replace(stage, campaign=campaign.id) for stage in campaign.protocol().stages()]
 
 
 @pytest.mark.parametrize("rounds", [2, 3, 7])
-def test_every_round_is_a_question_of_its_own(path, rounds):
+def test_every_round_of_a_protocol_is_answered_once_and_they_fit_the_promise(path, rounds):
     campaign = make_campaign("privkvm", rounds=rounds)
-    reporter = Reporter(campaign, ledger=path, caps=Caps(campaign=1.0))
-    rounds = campaign.protocol().stages()
-    answers = [reporter.report(HELD, stage) for stage in rounds]
-    assert [Envelope.from_bytes(answer).round for answer in answers] == list(range(1, len(rounds) + 1))
-    assert [reporter.report(HELD, stage) for stage in rounds] == answers
-    paid = sum(log_above(stage.mechanism.loss) for stage in rounds)
-    assert reporter.status().epsilon_campaign == rounded_up(paid) <= 1.0
+    reporter = Reporter(campaign, ledger=path)
+    asked = stages(campaign)
+    answers = [reporter.report(HELD, stage) for stage in asked]
+    assert [Envelope.from_bytes(answer).round for answer in answers] == list(range(1, len(asked) + 1))
+    assert [reporter.report(Unread(), stage) for stage in asked] == answers
+    paid = sum(price(stage.mechanism.loss) for stage in asked)
+    assert reporter.status().spent == epsilon_of(paid) <= 1.0
 
 
 def test_rounds_that_together_break_the_promise_are_refused(path):
     campaign = make_campaign("privkvm", rounds=2)
     reporter = Reporter(campaign, ledger=path, caps=Caps(campaign=9.0))
-    first, second = campaign.protocol().stages()
+    first, second = stages(campaign)
     reporter.report(HELD, first)
-    reporter.report({"app-3": 1.0}, first)  # a changed record is the device's own affair
     reporter.report(HELD, second)
-    with pytest.raises(BudgetError, match="more than the 1 that the campaign promises"):
+    with pytest.raises(BudgetError, match="of the 1 that the campaign promises") as refusal:
         reporter.report(Unread(), replace(second, number=3))
+    assert refusal.value.code == "over-promise"
+
+
+def test_cheap_answers_do_not_hide_dear_ones(path):
+    """A2: rounds were priced at the average of their answers; 1.32 of a promised 1 could be spent."""
+    campaign, numbers = make_campaign("privkvm"), iter(range(1, 100))
+
+    def asking(epsilon):
+        mechanism = build("kvue", epsilon, n_keys=40)
+        return replace(stages(campaign)[0], number=next(numbers), mechanism=mechanism, keys=None)
+
+    reporter = Reporter(campaign, ledger=path, caps=Caps(campaign=99.0, lifetime=99.0))
+    for epsilon in (0.5, 0.01, 0.01, 0.4):
+        reporter.report(HELD, asking(epsilon))
+    for dear in (0.1, 0.5, 0.9):
+        assert refused(reporter, asking(dear)) == "over-promise"
+    reporter.report(HELD, asking(0.07))
+    assert reporter.status().spent == pytest.approx(0.99)
+    assert refused(reporter, asking(0.011)) == "over-promise"
 
 
 def test_a_device_answers_only_the_rounds_of_its_own_group(tmp_path):
     campaign = make_campaign("privkvm-star")
-    asked = campaign.protocol().stages()[0]
-    halves = [replace(asked, group=group) for group in ((0, Fraction(1, 2)), (Fraction(1, 2), 1))]
+    asked, middle = stages(campaign)[0], Fraction(1, 2)
+    halves = [replace(asked, group=group) for group in ((Fraction(0), middle), (middle, Fraction(1)))]
     met = Counter()
     for device in range(40):
+        # Under the numbers of two rounds, so that no pin but the group alone decides.
         reporter = Reporter(campaign, ledger=tmp_path / f"{device}.db")
-        answered = [half for half in (0, 1) if answers(reporter, halves[half])]
-        assert answered == [half for half in (0, 1) if answers(reporter, halves[half])]
+        other = replace(halves[1], number=2)
+        answered = [refused(reporter, halves[0]), refused(reporter, other)]
+        assert answered == [refused(reporter, halves[0]), refused(reporter, other)]
         met[tuple(answered)] += 1
     # Forty fair coins: all on one side once in 5e11 runs.
-    assert set(met) == {(0,), (1,)}
+    assert set(met) == {(None, "other-group"), ("other-group", None)}
 
 
-def answers(reporter, asked):
+def refused(reporter, asked):
+    """The code of a refusal; None for an answer."""
     try:
-        return bool(reporter.report(HELD, asked))
-    except ProtocolError:
-        return False
+        reporter.report(HELD, asked)
+    except KeyveilError as error:
+        return error.code
+    return None
 
 
 def test_sums_are_exact_and_rounded_up(path):
-    ledger, tenth = Ledger(path), Fraction(0.1)
-    for _ in range(50):
+    ledger, third = Ledger(path), (1 << PRICE_BITS) // 3 + 1
+    for number in range(1, 51):
         with ledger.transaction() as account:
-            account.debit("c", tenth)
+            account.keep("c", number, Answer(pin=None, units=third, report=b""))
     with ledger.transaction() as account:
-        assert account.spent("c") == 50 * tenth
-        assert Fraction(rounded_up(account.spent())) >= 50 * tenth
+        assert account.spent("c") == account.spent() == 50 * third
+        assert Fraction(epsilon_of(account.spent())) >= Fraction(50 * third, 1 << PRICE_BITS)
+
+
+def test_a_ledger_that_earns_is_refused(path):
+    """No debit is ever negative, though its seal be right."""
+    ledger = Ledger(path)
+    with ledger.transaction() as account:
+        account.keep("c", 1, Answer(pin=None, units=-1, report=b""))
+    with pytest.raises(LedgerError, match="earned"), ledger.transaction():
+        pass
 
 
 def test_a_clock_set_back_gives_nothing_back(path):
@@ -228,13 +271,19 @@ def foreign(path):
 
 def edited(path):
     with sqlite3.connect(path) as connection:
-        connection.execute("update spent set epsilon = '0'")
+        connection.execute("update answer set units = '0'")
     connection.close()
 
 
 def erased(path):
     with sqlite3.connect(path) as connection:
-        connection.execute("delete from spent")
+        connection.execute("delete from answer")
+    connection.close()
+
+
+def unpinned(path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("update answer set pin = null")
     connection.close()
 
 
@@ -246,7 +295,7 @@ def unsealed(path):
 
 def newer(path):
     with sqlite3.connect(path) as connection:
-        connection.execute("pragma user_version = 2")
+        connection.execute("pragma user_version = 3")
     connection.close()
 
 
@@ -257,13 +306,26 @@ def folder(path):
 
 def garbage_numbers(path):
     with sqlite3.connect(path) as connection:
-        connection.execute("update spent set epsilon = 'much'")
+        connection.execute("update answer set units = 'much'")
     connection.close()
 
 
 @pytest.mark.parametrize(
     "damage",
-    [empty, half, scribble, text, foreign, edited, erased, unsealed, newer, folder, garbage_numbers],
+    [
+        empty,
+        half,
+        scribble,
+        text,
+        foreign,
+        edited,
+        erased,
+        unpinned,
+        unsealed,
+        newer,
+        folder,
+        garbage_numbers,
+    ],
     ids=lambda damage: damage.__name__,
 )
 def test_a_damaged_ledger_refuses_to_report_rather_than_forget(path, damage):
@@ -274,8 +336,9 @@ def test_a_damaged_ledger_refuses_to_report_rather_than_forget(path, damage):
     with pytest.raises(LedgerError, match=r"the ledger device.db cannot be used"):
         fresh.report(Unread())
     for receipt in (fresh.enable(), fresh.submit(Unread()), fresh.status(), fresh.disable()):
-        assert receipt.code is Code.LEDGER
-    assert "cannot be used" in fresh.explain({})
+        assert receipt.code in (Code.LEDGER_CORRUPT, Code.LEDGER_UNWRITABLE)
+        assert "cannot be used" in receipt.detail
+    assert fresh.explain({}) == receipt.message
 
 
 def test_every_flipped_byte_is_refused_or_harmless(path):
@@ -285,7 +348,8 @@ def test_every_flipped_byte_is_refused_or_harmless(path):
     for at in range(0, len(good), 61):
         path.write_bytes(good[:at] + bytes([good[at] ^ 0x55]) + good[at + 1 :])
         status = Reporter(make_campaign(), ledger=path).status()
-        assert getattr(status, "code", None) is Code.LEDGER or status.epsilon_campaign == 1.0
+        told = getattr(status, "code", None)
+        assert told in (Code.LEDGER_CORRUPT, Code.LEDGER_UNWRITABLE) or status.spent == 1.0
 
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path):
@@ -298,7 +362,7 @@ def _as_nobody(path, channel):
     if os.geteuid() == 0:
         os.setuid(65534)
     try:
-        Reporter(make_campaign(), ledger=path).report({"app-1": 55.0})
+        Reporter(make_campaign(name="new"), ledger=path).report(HELD)
         channel.put("reported")
     except KeyveilError as error:
         channel.put(str(error))
@@ -321,11 +385,11 @@ def test_a_read_only_ledger_reports_nothing(path, tmp_path):
 
 def _with_little_room(path, room, channel):
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
-    reporter = Reporter(make_campaign(), ledger=path, caps=Caps(campaign=1e6, lifetime=1e6))
     made = 0
     try:
         for i in range(2000):
-            reporter.report({"app-1": i / 100})
+            caps = Caps(campaign=1e6, lifetime=1e6)
+            Reporter(make_campaign(name=f"{i}"), ledger=path, caps=caps).report(HELD)
             made += 1
         channel.put((made, "all"))
     except KeyveilError as error:
@@ -342,7 +406,7 @@ def test_a_full_disk_reports_nothing_and_loses_nothing(path):
     made, said = channel.get()
     child.join()
     assert "cannot be used" in said
-    assert Reporter(make_campaign(), ledger=path).status().answers == made + 1
+    assert Reporter(make_campaign(), ledger=path).status().epsilon_lifetime == pytest.approx(made + 1)
 
 
 def test_another_process_that_holds_the_ledger_makes_it_busy_not_stuck(path, monkeypatch):
@@ -350,27 +414,29 @@ def test_another_process_that_holds_the_ledger_makes_it_busy_not_stuck(path, mon
     Reporter(make_campaign(), ledger=path).report(HELD)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("begin exclusive")
-    with pytest.raises(LedgerError, match="locked"):
+    with pytest.raises(LedgerError, match="locked") as refusal:
         Reporter(make_campaign(), ledger=path).report(HELD)
+    assert refusal.value.code == "ledger-busy"
     holder.close()
 
 
 def _report_one(path, number, channel):
-    reporter = Reporter(make_campaign(), ledger=path, caps=Caps(campaign=100.0, lifetime=100.0))
+    reporter = Reporter(make_campaign(), ledger=path)
     channel.put([reporter.report({"app-1": float(number)}), Reporter(make_campaign()).report({})])
 
 
-def test_forks_share_neither_noise_nor_connections(path):
+def test_forks_share_neither_noise_nor_connections_and_have_one_vote(path):
     context = multiprocessing.get_context("fork")
     channel = context.SimpleQueue()
     children = [context.Process(target=_report_one, args=(path, n, channel)) for n in range(4)]
     for child in children:
         child.start()
-    said = [report for _ in children for report in channel.get()]
+    votes, fresh = zip(*(channel.get() for _ in children), strict=True)
     for child in children:
         child.join()
-    assert len(set(said)) == 8
-    assert Reporter(make_campaign(), ledger=path).status().answers == 4
+    assert len(set(votes)) == 1
+    assert len(set(fresh)) == 4
+    assert Reporter(make_campaign(), ledger=path).status().answers == 1
 
 
 # --- odd records ---
@@ -401,12 +467,15 @@ def test_a_million_pairs_make_one_report(path):
     assert reporter.report(held) == reporter.report({})
 
 
-@pytest.mark.parametrize("cap", [0, -1.0, float("nan"), float("inf"), "4", True, None])
+@pytest.mark.parametrize("cap", [0, -1.0, float("nan"), float("inf"), 10**400, "4", True, None])
 def test_caps_are_numbers(cap):
     with pytest.raises(BudgetError, match="cap must be a positive number"):
         Caps(campaign=cap)
 
 
-def test_expiry_must_be_a_date():
+@pytest.mark.parametrize(
+    "expires", ["soon", "9999-12-31", "2027-W05", "20270131", "2027-02-30", "2027-01-31T25:00"]
+)
+def test_expiry_must_be_a_date(expires):
     with pytest.raises(CampaignError, match="expires must be a date"):
-        make_campaign(expires="soon")
+        make_campaign(expires=expires)

@@ -1,18 +1,20 @@
-"""A device that is told a round: the same kernel from its integers, and nothing else from anything else."""
+"""A device that is told a round: the same kernel from its name, and nothing else from anything else."""
 
 import copy
 import json
 import random
+from dataclasses import replace
 
 import pytest
 
 from keyveil import Campaign
 from keyveil.audit.exact import enumerate_loss, enumeration_size
-from keyveil.client import Asked, fetch_round
+from keyveil.client import Reporter, fetch_round
 from keyveil.client.transport import Answer
 from keyveil.domain import Record
-from keyveil.errors import CampaignError, KeyveilError, MechanismError
-from keyveil.mechanisms import REGISTRY, build, describe, described, make_report
+from keyveil.errors import DescriptionError, KeyveilError
+from keyveil.mechanisms import REGISTRY, build, make_report
+from keyveil.mechanisms.named import calibrated
 from keyveil.numerics import InsecureSeededEntropy
 
 KEYS = tuple(f"key-{code}" for code in range(6))
@@ -29,10 +31,10 @@ def campaign(mechanism="auto", **changes):
 
 
 @pytest.mark.parametrize("name", REGISTRY)
-def test_a_mechanism_told_as_integers_makes_the_same_reports(name):
+def test_a_mechanism_told_by_name_makes_the_same_reports(name):
     mechanism = made(name)
-    told = described(json.loads(json.dumps(describe(mechanism))))
-    assert (told.loss, told.n_words, told.layout) == (mechanism.loss, mechanism.n_words, mechanism.layout)
+    told = calibrated(json.loads(json.dumps(mechanism.parameters.to_json())), len(KEYS))
+    assert told == mechanism
     entropy = InsecureSeededEntropy(1)
     for record in RECORDS * 20:
         words = entropy(mechanism.n_words)
@@ -44,21 +46,21 @@ def test_a_mechanism_told_as_integers_makes_the_same_reports(name):
 
 
 def stages():
-    yield from ((campaign(users=5000), stage) for stage in campaign(users=5000).protocol().stages())
-    for name in ("auto", "privkvm", "privkvm-plus", "privkvm-star", "ks-grr"):
-        asking = campaign(name)
-        yield from ((asking, stage) for stage in asking.protocol().stages())
+    for asking in (
+        campaign(users=5000),
+        *map(campaign, ("auto", "privkvm", "privkvm-plus", "privkvm-star", "ks-grr")),
+    ):
+        yield from ((asking, replace(stage, campaign=asking.id)) for stage in asking.protocol().stages())
 
 
 def test_every_round_of_every_protocol_can_be_told():
     for asking, stage in stages():
-        config = json.loads(json.dumps(asking.device_config(stage)))
-        config["group"] = [str(end) for end in stage.group]
-        asked = Asked.told(asking, config)
-        assert (asked.number, asked.keys, asked.group) == (stage.number, stage.keys, stage.group)
-        assert asked.mechanism.loss == stage.mechanism.loss
+        description = json.loads(json.dumps(asking.device_config(stage)))
+        told = asking.read_round(description)
+        assert (told, told.pin) == (stage, stage.pin)
+        assert Campaign.from_description(description) == (asking, stage)
         for record in RECORDS:
-            assert asked.narrow(record) == stage.narrow(record)
+            assert told.narrow(record) == stage.narrow(record)
 
 
 def places(value, path=()):
@@ -84,14 +86,14 @@ def changed(whole, path, wrong):
 @pytest.mark.parametrize("name", REGISTRY)
 def test_a_description_that_was_tampered_with_is_refused_or_costs_what_it_says(name):
     rng = random.Random(name)
-    whole = describe(build(name, 1, n_keys=2, pairs_per_user=1, **REGISTRY[name].small_options))
+    whole = build(name, 1, n_keys=2, **REGISTRY[name].small_options).parameters.to_json()
     refused = accepted = 0
     for path in places(whole):
-        near = [str(rng.getrandbits(64)), str(rng.getrandbits(62)), rng.randrange(4)]
+        near = [str(rng.getrandbits(64)), f"{rng.randrange(1, 9)}/7", rng.randrange(4)]
         for wrong in (*WRONG, *near):
             try:
-                mechanism = described(changed(whole, path, wrong) if path else wrong)
-            except KeyveilError:
+                mechanism = calibrated(changed(whole, path, wrong) if path else wrong, 2)
+            except DescriptionError:
                 refused += 1
                 continue
             accepted += 1
@@ -105,51 +107,107 @@ def test_a_description_that_was_tampered_with_is_refused_or_costs_what_it_says(n
 
 
 @pytest.mark.parametrize(
-    ("changes", "error"),
+    ("changes", "code"),
     [
-        ({"round": 0}, CampaignError),
-        ({"round": True}, CampaignError),
-        ({"round": 1 << 16}, CampaignError),
-        ({"keys": []}, CampaignError),
-        ({"keys": [0, 0]}, CampaignError),
-        ({"keys": [6]}, CampaignError),
-        ({"keys": [0, 1]}, MechanismError),
-        ({"group": ["1", "0"]}, CampaignError),
-        ({"group": ["0", "1/0"]}, CampaignError),
-        ({"group": 7}, CampaignError),
-        ({"mechanism": None}, MechanismError),
-        ({"mechanism": {"shape": "wave"}}, MechanismError),
-        ({"campaign": "{}"}, CampaignError),
+        ({"number": 0}, "bad-description"),
+        ({"number": True}, "bad-description"),
+        ({"number": 1 << 16}, "bad-description"),
+        ({"number": 1.0}, "bad-description"),
+        ({"keys": []}, "bad-description"),
+        ({"keys": [0, 0]}, "bad-description"),
+        ({"keys": [6]}, "bad-description"),
+        ({"keys": [True, 0]}, "bad-description"),
+        ({"keys": [0, "1"]}, "bad-description"),
+        ({"keys": {"0": 1}}, "bad-description"),
+        ({"group": ["1", "0"]}, "bad-description"),
+        ({"group": ["0", "1/0"]}, "bad-description"),
+        ({"group": ["0", "2/2"]}, "bad-description"),
+        ({"group": [0, 1]}, "bad-description"),
+        ({"group": 7}, "bad-description"),
+        ({"purpose": "\u00e9"}, "bad-description"),
+        ({"protocol": "auto"}, "bad-description"),
+        ({"mechanism": None}, "bad-description"),
+        ({"mechanism": {"shape": "wave"}}, "bad-description"),
+        ({"mechanism": {"id": "kvue/2", "epsilon": "1"}}, "unknown-mechanism"),
+        ({"mechanism": {"id": "kvue", "epsilon": "1", "keep": "9"}}, "bad-description"),
+        ({"mechanism": {"id": "kvue"}}, "bad-description"),
+        ({"extra": 1}, "bad-description"),
+        ({"format": "keyveil-round/2"}, "unknown-version"),
     ],
 )
-def test_a_round_that_makes_no_sense_is_refused(changes, error):
+def test_a_round_that_makes_no_sense_is_refused(changes, code):
     asking = campaign("pckv-ue")
-    with pytest.raises(error):
-        Asked.told(asking, asking.device_config() | changes)
-    with pytest.raises(CampaignError):
-        Asked.told(asking, None)
+    for read in (asking.read_round, Campaign.from_description, Reporter.open):
+        with pytest.raises(DescriptionError) as refusal:
+            read(asking.device_config() | changes)
+        assert refusal.value.code == code
+
+
+@pytest.mark.parametrize(
+    "field", ["campaign", "format", "group", "keys", "mechanism", "number", "protocol", "purpose"]
+)
+def test_a_description_that_lacks_a_field_is_refused(field):
+    whole = campaign("pckv-ue").device_config()
+    del whole[field]
+    with pytest.raises(DescriptionError) as refusal:
+        Reporter.open(whole)
+    assert refusal.value.code == "bad-description"
+
+
+def test_what_is_no_description_is_refused():
+    for wrong in (None, [], "x", 7, {}, {"campaign": campaign("pckv-ue").canonical_json}):
+        with pytest.raises(DescriptionError) as refusal:
+            Reporter.open(wrong)
+        assert refusal.value.code == "bad-description"
+
+
+def test_a_description_of_another_campaign_is_told_from_one_that_makes_no_sense():
+    asking, other = campaign("pckv-ue"), campaign("pckv-ue", name="other")
+    for wrong in (other.device_config(), other.only_round(), asking.device_config() | {"campaign": "{}"}):
+        with pytest.raises(DescriptionError) as refusal:
+            Reporter(asking).report({}, wrong)
+        assert refusal.value.code == "other-campaign"
+    with pytest.raises(DescriptionError) as refusal:
+        Reporter.open(asking.device_config() | {"campaign": "{}"})
+    assert refusal.value.code == "bad-description"
+
+
+def test_nobody_far_away_names_a_file_for_a_device_to_read(tmp_path):
+    (tmp_path / "keys.txt").write_text("a\nb\n")
+    fields = json.loads(campaign("pckv-ue").canonical_json)
+    del fields["keys"]
+    text = json.dumps(
+        fields | {"keys_file": str(tmp_path / "keys.txt")}, sort_keys=True, separators=(",", ":")
+    )
+    with pytest.raises(DescriptionError, match="unknown field"):
+        Reporter.open(campaign("pckv-ue").device_config() | {"campaign": text})
+
+
+def test_a_device_answers_a_known_round_of_a_campaign_whose_method_it_does_not_know():
+    asking = campaign("pckv-ue")
+    text = asking.canonical_json.replace('"mechanism":"pckv-ue"', '"mechanism":"next-year"')
+    device = Reporter.open(asking.device_config() | {"campaign": text})
+    assert len(device.report({"key-1": 3.0})) == asking.only_round().report_bytes
+    with pytest.raises(KeyveilError):
+        campaign("next-year")
 
 
 def test_a_device_fetches_the_open_round():
     asking = campaign("privkvm")
-    first = asking.protocol().start(asking.id)
+    first = asking.first_round()
     url = f"https://collect.example/v1/campaigns/{asking.id}"
 
-    def view(config):
-        body = json.dumps({"campaign": asking.canonical_json, "device_config": config}).encode()
+    def view(description, **more):
+        body = json.dumps({"campaign": asking.canonical_json, "round": description, **more}).encode()
         return lambda *_: Answer(status=200, body=body)
 
-    fetched, asked = fetch_round(url, exchange=view(asking.device_config(first)))
-    assert (fetched, asked.number, asked.mechanism.loss) == (asking, 1, first.mechanism.loss)
-    assert fetch_round(url, exchange=view(None)) == (asking, None)
-    for wrong in (campaign("privkvm", name="other").device_config(first), {}):
-        with pytest.raises(CampaignError):
+    assert fetch_round(url, exchange=view(asking.device_config(first))) == (asking, first, False)
+    assert fetch_round(url, exchange=view(None, ids="issued")) == (asking, None, True)
+    other = campaign("privkvm", name="other")
+    for wrong in (other.device_config(other.first_round()), {}, [], 7):
+        with pytest.raises(DescriptionError):
             fetch_round(url, exchange=view(wrong))
-
-
-def test_the_only_round_of_a_campaign_needs_no_telling():
-    asking = campaign("pckv-ue")
-    url = f"https://collect.example/v1/campaigns/{asking.id}"
-    body = json.dumps({"campaign": asking.canonical_json}).encode()
-    asked = fetch_round(url, exchange=lambda *_: Answer(status=200, body=body))[1]
-    assert asked == Asked(number=1, mechanism=asking.build())
+    for status, code in ((401, "token-refused"), (403, "token-refused"), (503, "waiting"), (302, "waiting")):
+        with pytest.raises(KeyveilError) as refusal:
+            fetch_round(url, exchange=lambda *_, status=status: Answer(status=status))
+        assert refusal.value.code == code

@@ -2,14 +2,25 @@
 
 import sqlite3
 import time
+from dataclasses import replace
 
 import pytest
-from devices import make_campaign
+from devices import cheap_round, make_campaign
 
 from keyveil.campaign import Campaign
-from keyveil.client import Caps, Code, Limits, Reporter, fetch_campaign
+from keyveil.client import SENTENCES, Code, Limits, Reporter, fetch_campaign
+from keyveil.client.receipt import receipt_for
 from keyveil.client.transport import Answer, checked, seconds_asked
-from keyveil.errors import CampaignError, ConsentError, TransportError
+from keyveil.errors import (
+    CampaignError,
+    ConsentError,
+    DescriptionError,
+    KeyveilError,
+    ProtocolError,
+    Refusal,
+    ReportRejected,
+    TransportError,
+)
 
 HELD = {"app-1": 30.0, "app-2": 5.0}
 
@@ -26,6 +37,7 @@ class Now:
 
 @pytest.fixture
 def device(tmp_path, collector):
+    """Makes reporters on one ledger; `campaign` holds changes of the campaign."""
     now = Now()
 
     def make(**changes):
@@ -42,13 +54,19 @@ def device(tmp_path, collector):
     return make
 
 
+def submit_rounds(reporter, count):
+    """Answers to so many rounds of one campaign, queued; together they keep the promise."""
+    for number in range(1, count + 1):
+        assert reporter.submit(HELD, cheap_round(reporter._campaign, number))
+
+
 # --- consent ---
 
 
 def test_nothing_is_queued_or_sent_until_somebody_says_yes(device, collector):
     reporter = device()
-    assert reporter.submit(HELD).code is Code.OFF
-    assert reporter.upload().code is Code.OFF
+    assert reporter.submit(HELD).code is Code.NOT_ENABLED
+    assert reporter.upload().code is Code.NOT_ENABLED
     assert reporter.status().traffic.waiting == 0
     assert reporter.status().epsilon_lifetime == 0
     assert collector.posts == []
@@ -64,9 +82,9 @@ def test_do_not_track_wins_over_a_yes(device, collector, monkeypatch, value):
     reporter.enable()
     reporter.submit(HELD)
     monkeypatch.setenv("DO_NOT_TRACK", value)
-    assert "DO_NOT_TRACK" in reporter.enable().message
+    assert "DO_NOT_TRACK" in reporter.enable().detail
     for receipt in (reporter.submit(HELD), reporter.upload()):
-        assert receipt.code is Code.OFF
+        assert receipt.code is Code.DO_NOT_TRACK
     with pytest.raises(ConsentError, match="DO_NOT_TRACK"):
         reporter.report(HELD)
     assert collector.posts == []
@@ -74,21 +92,31 @@ def test_do_not_track_wins_over_a_yes(device, collector, monkeypatch, value):
     assert reporter.upload()
 
 
-def test_a_no_wipes_queue_and_memo_but_not_what_was_spent(device, collector, tmp_path):
-    reporter = device()
+def test_a_no_wipes_queue_and_answers_and_a_yes_brings_neither_back(device, collector, tmp_path):
+    """P2: switching off and on again used to buy a fresh answer; now the round stays answered."""
+    reporter, elsewhere = device(), device(campaign={"name": "elsewhere"})
     reporter.enable()
     reporter.submit(HELD)
-    before = reporter.report(HELD)
+    elsewhere.submit(HELD)
+    said = [reporter.report(HELD), elsewhere.report(HELD)]
     assert reporter.disable()
-    with pytest.raises(ConsentError, match="switched off"):
+    with pytest.raises(ConsentError, match="switched off") as refusal:
         reporter.report(HELD)
+    assert refusal.value.code == "disabled"
+    assert reporter.submit(HELD).code is Code.DISABLED
     status = reporter.status()
-    assert (status.consent, status.epsilon_campaign, status.traffic.waiting) == ("withdrawn", 1.0, 0)
-    assert before[19:35] not in (tmp_path / "device.db").read_bytes()
-    reporter.enable()
-    reporter.submit(HELD)
-    assert reporter.report(HELD) != before
-    assert reporter.status().epsilon_campaign == 2.0
+    assert (status.consent, status.spent, status.traffic.waiting) == ("withdrawn", 1.0, 0)
+    on_disk = (tmp_path / "device.db").read_bytes()
+    assert all(report[19:35] not in on_disk for report in said)
+    assert reporter.enable()
+    for asked in (reporter, elsewhere):
+        assert asked.submit(HELD).code is Code.ANSWERED
+        with pytest.raises(ProtocolError, match="wiped") as refusal:
+            asked.report(HELD)
+        assert refusal.value.code == "answered"
+    assert reporter.status().epsilon_lifetime == 2.0
+    assert reporter.upload()
+    assert collector.received == []
 
 
 # --- the queue ---
@@ -97,13 +125,13 @@ def test_a_no_wipes_queue_and_memo_but_not_what_was_spent(device, collector, tmp
 def test_the_queue_is_bounded_in_count_and_bytes_and_counts_what_it_drops(device):
     few = device(limits=Limits(reports=3))
     few.enable()
-    for day in range(4):
-        few.submit({"app-1": 10.0 * day})
+    submit_rounds(few, 4)
     assert (few.status().traffic.waiting, few.status().traffic.dropped) == (3, 1)
-    length = len(few.report(HELD))
-    short = device(limits=Limits(bytes=2 * length + 1), caps=Caps(campaign=9.0))
-    short.submit(HELD)
+    short = device(limits=Limits(bytes=2 * few._campaign.only_round().report_bytes + 1))
+    # What was dropped is answered still: asked again, it waits again.
+    submit_rounds(short, 1)
     assert (short.status().traffic.waiting, short.status().traffic.dropped) == (2, 3)
+    assert short.status().answers == 4
 
 
 def test_a_report_that_waits_already_is_queued_once(device, collector):
@@ -122,9 +150,8 @@ def test_a_report_that_waits_already_is_queued_once(device, collector):
 def test_batches_are_bounded(device, collector):
     reporter = device(limits=Limits(batch_reports=2))
     reporter.enable()
-    for day in range(4):
-        reporter.submit({"app-1": 15.0 * day})
-    assert reporter.upload().message == "4 reports settled"
+    submit_rounds(reporter, 4)
+    assert reporter.upload().detail == "4 reports settled"
     assert [count for _, count in collector.posts] == [2, 2]
     assert {path for path, _ in collector.posts} == {f"/v1/campaigns/{make_campaign().id}/reports"}
     assert reporter.status().traffic.sent == 4
@@ -133,8 +160,7 @@ def test_batches_are_bounded(device, collector):
 def test_a_batch_that_is_too_large_is_halved(device, collector):
     reporter = device()
     reporter.enable()
-    for day in range(3):
-        reporter.submit({"app-1": 15.0 * day})
+    submit_rounds(reporter, 3)
     collector.script = [413]
     assert reporter.upload()
     assert [count for _, count in collector.posts] == [3, 1, 2]
@@ -151,7 +177,7 @@ def test_failures_back_off_with_full_jitter_and_nothing_is_lost(device, collecto
     waits = []
     for attempt in range(12):
         collector.script = [503]
-        assert reporter.upload().code is Code.OFFLINE
+        assert reporter.upload().code is Code.WAITING
         traffic = reporter.status().traffic
         assert traffic.failures == attempt + 1
         waits.append(traffic.not_before - reporter.now.at)
@@ -169,7 +195,7 @@ def test_an_attempt_that_is_not_due_asks_nobody(device, collector):
     reporter.submit(HELD)
     collector.script = [(429, {"Retry-After": "120"})]
     assert not reporter.upload()
-    assert "due in 120 s" in reporter.upload().message
+    assert "due in 120 s" in reporter.upload().detail
     reporter.now.at += 119
     assert not reporter.upload()
     assert len(collector.posts) == 1
@@ -205,6 +231,8 @@ def test_what_the_collector_will_never_take_is_counted_and_let_go(device, collec
         Answer(status=200, body=b'{"reports": []}'),
         Answer(status=200, body=b"[1]"),
         Answer(status=200, body=b"\xff"),
+        Answer(status=200, body=b"[" * 60_000),
+        Answer(status=200, body=b'{"reports": 1}'),
         Answer(status=404),
         Answer(status=302),
         TransportError("no answer"),
@@ -212,7 +240,7 @@ def test_what_the_collector_will_never_take_is_counted_and_let_go(device, collec
     ],
 )
 def test_an_answer_that_is_none_keeps_the_report(device, answer):
-    def exchange(_url, _body, _timeout):
+    def exchange(_url, _body, _timeout, _largest):
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -221,8 +249,8 @@ def test_an_answer_that_is_none_keeps_the_report(device, answer):
     reporter.enable()
     reporter.submit(HELD)
     receipt = reporter.upload()
-    assert receipt.code in (Code.OFFLINE, Code.FAULT)
-    assert "app-1" not in receipt.message
+    assert receipt.code is (Code.FAULT if isinstance(answer, RuntimeError) else Code.WAITING)
+    assert "app-1" not in receipt.message + receipt.detail
     assert reporter.status().traffic.waiting == 1
 
 
@@ -231,14 +259,14 @@ def test_redirects_are_not_followed(device, collector):
     reporter.enable()
     reporter.submit(HELD)
     collector.script = [(307, {"Location": "http://example.org/"})]
-    assert reporter.upload().message.endswith("answered 307; the reports wait")
+    assert reporter.upload().detail.endswith("answered 307; the reports wait")
 
 
 def test_nobody_there_is_no_crash(device):
     reporter = device(collector="http://127.0.0.1:9")
     reporter.enable()
     reporter.submit(HELD)
-    assert reporter.upload(timeout=1.0).code is Code.OFFLINE
+    assert reporter.upload(timeout=1.0).code is Code.WAITING
 
 
 @pytest.mark.parametrize(
@@ -252,7 +280,8 @@ def test_https_is_required_except_towards_this_machine(device, url):
     reporter = device(collector=url)
     reporter.enable()
     reporter.submit(HELD)
-    assert reporter.upload().code is Code.OFFLINE
+    told = Code.NO_COLLECTOR if url in ("", "//x", "http://[::1") else Code.HTTPS_REQUIRED
+    assert reporter.upload().code is told
     for fine in ("https://example.org", "http://localhost:1", "http://127.8.9.1/x", "http://[::1]:80"):
         assert checked(fine) == fine
 
@@ -271,10 +300,8 @@ def test_uploads_from_a_thread_return_at_once(device, collector):
 def test_without_a_ledger_nothing_is_kept_and_calls_say_so():
     reporter = Reporter(make_campaign())
     for receipt in (reporter.submit(HELD), reporter.enable(), reporter.status(), reporter.disable()):
-        assert (receipt.code, receipt.message) == (
-            Code.LEDGER,
-            "this reporter has no ledger; pass ledger='device.db'",
-        )
+        assert receipt.code is Code.NO_LEDGER
+        assert receipt.message == "A device needs a ledger, which remembers what was spent; pass one."
 
 
 def test_a_disk_that_fails_after_the_answer_sends_the_same_bytes_again(device, collector, tmp_path):
@@ -290,7 +317,7 @@ def test_a_disk_that_fails_after_the_answer_sends_the_same_bytes_again(device, c
         return answer
 
     reporter._exchange = then_lock
-    assert reporter.upload().code is Code.LEDGER
+    assert reporter.upload().code is Code.LEDGER_BUSY
     then_lock.holder.close()
     reporter._exchange = answered
     assert reporter.upload()
@@ -316,19 +343,36 @@ def test_retry_after_as_a_date():
 
 def test_a_campaign_is_fetched_and_its_hash_checked(collector):
     campaign = make_campaign()
-    collector.campaign = {"name": "apps", "epsilon": 1.0, "keys": list(campaign.keys), "value_range": [0, 60],
-                          "pairs_per_user": 3, "mechanism": "pckv-ue"}  # fmt: skip
+    collector.campaign = campaign.canonical_json
     url = f"{collector.url}/v1/campaigns/{campaign.id}"
     assert fetch_campaign(url) == campaign
-    fields, collector.campaign = collector.campaign, campaign.device_config()["campaign"]
-    assert fetch_campaign(url) == campaign
-    collector.campaign = fields
-    collector.campaign["epsilon"] = 9.0
-    with pytest.raises(CampaignError, match="got one whose hash is"):
+    collector.campaign = make_campaign(epsilon=9.0).canonical_json
+    with pytest.raises(DescriptionError, match="got one whose hash is") as refusal:
         fetch_campaign(url)
-    collector.campaign = ["no campaign"]
-    with pytest.raises(CampaignError, match="sent is no campaign"):
-        fetch_campaign(url)
+    assert refusal.value.code == "other-campaign"
+    for wrong in (["no campaign"], None, 7, campaign.canonical_json.replace(",", ", "), "[" * 99_999):
+        collector.campaign = wrong
+        with pytest.raises(DescriptionError) as refusal:
+            fetch_campaign(url)
+        assert refusal.value.code == "bad-description"
+
+
+def test_a_device_connects_to_the_open_round_of_an_address(tmp_path, collector):
+    campaign = make_campaign("privkvm", rounds=2)
+    url = f"{collector.url}/v1/campaigns/{campaign.id}"
+    collector.campaign, collector.round = (
+        campaign.canonical_json,
+        campaign.device_config(campaign.first_round()),
+    )
+    reporter = Reporter.connect(url, ledger=tmp_path / "device.db")
+    assert reporter.enable()
+    assert reporter.submit(HELD)
+    assert reporter.upload()
+    assert [path for path, _ in collector.posts] == [f"/v1/campaigns/{campaign.id}/reports"]
+    collector.round = None
+    with pytest.raises(CampaignError, match="no round") as refusal:
+        Reporter.connect(url)
+    assert refusal.value.code == "expired"
 
 
 # --- what the person is told ---
@@ -345,7 +389,10 @@ def test_explain_tells_truth_report_and_guess(device):
     told = reporter.explain({"app-1": 3.0})
     assert "noised bytes" in told
     assert "thought it as likely as not that app-1 is there may now think: from 50 % to" in told
-    assert "Spent so far: epsilon 1 of the 4 allowed to this question, 1 of 16 in all" in told
+    assert "Spent so far: epsilon 1 of the 1 promised for this question" in told
+    assert "All questions together: 1 of 16, from 50 % to at most 73 % so far and 99.99999 % ever." in told
+    # A record that has changed since changes nothing that was said.
+    assert "noised bytes" in reporter.explain({"app-2": 3.0})
 
 
 def test_the_guess_is_the_posterior_of_the_kernel():
@@ -358,8 +405,8 @@ def test_the_guess_is_the_posterior_of_the_kernel():
     mechanism, record = campaign.build(), campaign.domain.encode({"a": 1.0})
     answer = mechanism.layout.encode(mechanism.perturb(record, [0] * mechanism.n_words))
     told = tell(
-        Story(campaign=campaign, mechanism=mechanism, held={"a": 1.0}, record=record, narrow=None,
-              sent=answer, spent=1.0, cap=4.0, spent_in_all=1.0, worst_case=16.0)
+        Story(campaign=campaign, round=campaign.only_round(), held={"a": 1.0}, record=record,
+              sent=answer, spent=1.0, promised=1.0, spent_in_all=1.0, worst_case=16.0)
     )  # fmt: skip
     lift = float(mechanism.channel.own(1)[1] / mechanism.channel.other()[1])
     assert f"a is there may now think: from 50 % to {100 * lift / (1 + lift):.0f} %" in told
@@ -367,5 +414,46 @@ def test_the_guess_is_the_posterior_of_the_kernel():
 
 
 def test_explain_never_raises(device):
-    assert "record must be" in device().explain({"app-1": "text"})
-    assert "record must be" in device().explain(None)
+    assert device().explain({"app-1": "text"}) == SENTENCES[Code.BAD_RECORD]
+    assert device().explain(None) == SENTENCES[Code.BAD_RECORD]
+    assert device().explain(HELD, {"format": "keyveil-round/9"}) == SENTENCES[Code.UNKNOWN_VERSION]
+
+
+def test_explain_does_not_read_an_answer_by_another_round(device):
+    reporter = device()
+    reporter.report(HELD)
+    other = replace(make_campaign().only_round(), mechanism=make_campaign("kvue").build())
+    assert reporter.explain(HELD, other) == SENTENCES[Code.PINNED]
+
+
+# --- what calls say ---
+
+
+def test_every_code_has_a_sentence_and_every_refusal_a_code():
+    assert set(SENTENCES) == set(Code)
+    assert len(set(SENTENCES.values())) == len(Code)
+    pending = [KeyveilError]
+    while pending:
+        kind = pending.pop()
+        pending += kind.__subclasses__()
+        assert Code(getattr(kind, "code", None)) in SENTENCES
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ReportRejected(Refusal.WRONG_LENGTH, "3 bytes"),
+        KeyveilError("odd", code="no-such-code"),
+        KeyveilError("odd", code=["unhashable"]),
+        RecursionError("30.0 minutes of app-1"),
+        MemoryError(),
+        UnicodeDecodeError("utf-8", b"app-1", 0, 1, "app-1"),
+    ],
+)
+def test_whatever_goes_wrong_becomes_a_receipt(error):
+    def work():
+        raise error
+
+    receipt = receipt_for(work)
+    assert receipt.code is Code.FAULT
+    assert "app-1" not in receipt.message + receipt.detail

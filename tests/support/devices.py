@@ -2,10 +2,13 @@
 
 import json
 import threading
+from fractions import Fraction
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from keyveil import Campaign
+from keyveil.mechanisms import build
 from keyveil.report import read_frames
+from keyveil.rounds import Round
 
 
 def make_campaign(mechanism="pckv-ue", **changes):
@@ -20,11 +23,17 @@ def make_campaign(mechanism="pckv-ue", **changes):
     return Campaign(**(fields | changes))
 
 
+def cheap_round(campaign, number):
+    """A round that costs one part in 65,536 of epsilon 32: as many as there are numbers can be answered."""
+    mechanism = build("pckv-ue", Fraction(1, 2048), n_keys=40, pairs_per_user=3)
+    return Round(campaign=campaign.id, number=number, purpose="collect", mechanism=mechanism)
+
+
 class Collector:
     """Real HTTP on the loopback. `script` holds the next answers: a status, or (status, headers)."""
 
     def __init__(self):
-        self.received, self.posts, self.script, self.campaign = [], [], [], None
+        self.received, self.posts, self.script, self.campaign, self.round = [], [], [], None, None
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -41,7 +50,7 @@ class Collector:
                 self.answer(status, headers, json.dumps({"reports": statuses}).encode())
 
             def do_GET(self):
-                self.answer(200, {}, json.dumps({"campaign": outer.campaign}).encode())
+                self.answer(200, {}, json.dumps({"campaign": outer.campaign, "round": outer.round}).encode())
 
             def answer(self, status, headers, body):
                 self.send_response(status)

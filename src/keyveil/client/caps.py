@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from sys import float_info
 
 from keyveil.client.ledger import Account
 from keyveil.errors import BudgetError
@@ -23,7 +24,7 @@ class Caps:
     def __post_init__(self) -> None:
         for name in ("campaign", "lifetime"):
             cap = getattr(self, name)
-            if isinstance(cap, bool) or not isinstance(cap, (int, float)) or not 0 < cap < float("inf"):
+            if isinstance(cap, bool) or not isinstance(cap, (int, float)) or not 0 < cap <= float_info.max:
                 raise BudgetError(f"the {name} cap must be a positive number, got {type(cap).__name__}")
 
     def check(self, account: Account, campaign: str, promised: float, units: int) -> None:

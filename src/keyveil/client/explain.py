@@ -43,6 +43,9 @@ def tell(story: Story) -> str:
     lines = [_asked(story.campaign), _true(story)]
     if story.sent is None:
         lines.append("Sent: nothing yet.")
+    elif len(story.sent) != story.round.mechanism.layout.n_bytes:
+        # An older keyveil answered, and did not keep what it was asked.
+        lines.append(f"Sent: {len(story.sent)} noised bytes, to the round as it was described then.")
     else:
         lines += [_said(story, story.sent), *_guesses(story, story.sent)]
     lines += [

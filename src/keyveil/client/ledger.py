@@ -197,15 +197,15 @@ class Ledger:
         connection = _connect(self.path)
         try:
             (found,) = connection.execute("pragma user_version").fetchone()
-            if found == upgrade.FROM:
-                upgrade.upgrade(connection, ANSWERS, FORMAT)
-            elif found != FORMAT:
+            if found not in (upgrade.FROM, FORMAT):
                 raise sqlite3.DatabaseError(f"it is no ledger of format {FORMAT}")
             if not self._was_checked:
                 (verdict,) = connection.execute("pragma quick_check(1)").fetchone()
                 if verdict != "ok":
                     raise sqlite3.DatabaseError("it is damaged")
                 self._was_checked = True
+            if found == upgrade.FROM:
+                upgrade.upgrade(connection, ANSWERS, FORMAT)
         except BaseException:
             connection.close()
             raise

@@ -41,6 +41,11 @@ class Code(Enum):
     BAD_TOKEN = "bad-token"  # noqa: S105
     FAULT = "fault"
 
+    @classmethod
+    def _missing_(cls, value: object) -> Code:
+        """Whatever is no word of a device's is a fault, so that every refusal has a code."""
+        return cls.FAULT
+
 
 SENTENCES = MappingProxyType(
     {

@@ -140,8 +140,8 @@ class Reporter:
         self._caps = caps or Caps()
         self._limits = limits or Limits()
         self._entropy, self._ids = entropy, ids
-        self._exchange = exchange or (transport.exchange if token is None else transport.with_token(token))
-        self._round = None if campaign.has_several_rounds else campaign.only_round()
+        self._exchange = exchange or transport.with_token(token)
+        self._round: Round | None = None
 
     @classmethod
     def open(cls, description: object, **options: Any) -> Self:
@@ -154,11 +154,14 @@ class Reporter:
     @classmethod
     def connect(cls, url: str, **options: Any) -> Self:
         """A reporter for the open round of the campaign at an address, https://HOST/v1/campaigns/ID."""
-        fetched = transport.fetch_round(url)
+        token = options.get("token")
+        fetched = transport.fetch_round(url, exchange=options.get("exchange") or transport.with_token(token))
         if fetched.round is None:
             raise CampaignError("no round of this campaign is open", code="expired")
-        base, _ = transport.split_address(url)
-        device = cls(fetched.campaign, **{"collector": base, **options})
+        known: dict[str, Any] = {"collector": transport.split_address(url)[0]}
+        if fetched.ids_are_issued:
+            known["ids"] = transport.issued_ids(url, token=token)
+        device = cls(fetched.campaign, **known | options)
         device._round = fetched.round
         return device
 
@@ -259,16 +262,16 @@ class Reporter:
         words: list[str] = []
 
         def work() -> str:
-            round, record = self._told(description), self._read(held)
+            asked, record = self._asked(description), self._read(held)
             with self._book().transaction() as account:
-                answer = account.answer(self._campaign.id, round.number)
+                answer = self._given(account, asked)
                 status = self._status(account)
             sent = None if answer is None else answer.report
             words.append(
                 tell(
                     Story(
                         campaign=self._campaign,
-                        round=round,
+                        round=asked.round,
                         held=held,
                         record=record,
                         sent=None if sent is None else Envelope.from_bytes(sent).payload,
@@ -312,23 +315,28 @@ class Reporter:
 
     def _kept(self, account: Account, asked: _Asked) -> bytes | None:
         """What the round was answered, if it was; the data is not looked at."""
-        campaign, round = self._campaign, asked.round
+        campaign = self._campaign
         if campaign.expiry is not None and account.now >= campaign.expiry.timestamp():
             raise CampaignError(f"the campaign ended on {campaign.expires}", code="expired")
-        answer = account.answer(campaign.id, round.number)
+        answer = self._given(account, asked)
         if answer is None:
             return None
-        if answer.pin not in (None, asked.pin):
-            raise DescriptionError(
-                f"round {round.number} was answered under another description; no other is ever answered",
-                code="pinned",
-            )
         if answer.report is None:
             raise ProtocolError(
-                f"round {round.number} was answered, and the answer wiped when reporting was switched off",
+                f"round {asked.round.number} was answered; switching reporting off wiped the answer",
                 code="answered",
             )
         return answer.report
+
+    def _given(self, account: Account, asked: _Asked) -> Answer | None:
+        """The answer that the round was given, if it was described alike; else a refusal."""
+        answer = account.answer(self._campaign.id, asked.round.number)
+        if answer is not None and answer.pin not in (None, asked.pin):
+            raise DescriptionError(
+                f"round {asked.round.number} was answered under another description",
+                code="pinned",
+            )
+        return answer
 
     def _check_answerable(self, account: Account, asked: _Asked) -> None:
         """Refuse a round for others, and one beyond what was promised or allowed."""
@@ -354,8 +362,7 @@ class Reporter:
     def _told(self, description: Description | None) -> Round:
         """The round that is asked."""
         if description is None:
-            if self._round is None:
-                raise CampaignError(f'"{self._campaign.mechanism}" has several rounds; pass the open round')
+            self._round = self._round or self._campaign.only_round()
             return self._round
         if not isinstance(description, Round):
             return self._campaign.read_round(description)

@@ -31,15 +31,15 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from keyveil.campaign import Campaign
-from keyveil.errors import CampaignError, TransportError
+from keyveil.errors import DescriptionError, TransportError
 from keyveil.report import REPORT_ID_BYTES, to_frames
 from keyveil.rounds import Round
 
 CONTENT_TYPE = "application/octet-stream"
 ACCEPTED = ("accepted", "duplicate")
 
-# A collector's answer is a few bytes a report, a campaign a few bytes a key; more is no collector.
-_LARGEST_ANSWER = 3 << 20
+# What a collector says at most: of a campaign and its open round, or of the reports and ids it is asked for.
+_LARGEST_CAMPAIGN, _LARGEST_ANSWER, _BYTES_EACH = 2 << 20, 64 << 10, 64
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 # A batch with one of these answers will never be taken; any other answer may be a matter of time.
 _TOO_LARGE = 413
@@ -55,8 +55,9 @@ class Answer:
     retry_after: float | None = None
 
 
-# Sends a body (or asks, without one) and gives the answer; raises TransportError where none came.
-Exchange = Callable[[str, bytes | None, float], Answer]
+# Sends a body (or asks, without one): in so many seconds, an answer of at most so many bytes. Raises
+# TransportError where none came.
+Exchange = Callable[[str, bytes | None, float, int], Answer]
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -64,50 +65,89 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-class _Reach:
-    """The sockets of one request, so that whoever waits for it can end it."""
+class _Line:
+    """The way to the other side, which whoever waits can cut at any moment: while it is made, and after."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeout: float) -> None:
+        self._ends = time.monotonic() + timeout
         self._sockets: list[socket.socket] = []
+        self._is_cut = False
 
-    def connection(self, kind: type[http.client.HTTPConnection]) -> Any:
-        """A connection class whose sockets are noted."""
-        sockets = self._sockets
+    def connect(self, address: tuple[str, int], *_: Any) -> socket.socket:
+        """The first of an address's places that takes a connection, all of them within the time."""
+        failed: OSError = TimeoutError("timed out")
+        for family, kind, protocol, _name, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+            left = self._ends - time.monotonic()
+            if self._is_cut or left <= 0:
+                break
+            made = socket.socket(family, kind, protocol)
+            try:
+                made.settimeout(left)
+                made.connect(place)
+            except OSError as error:
+                made.close()
+                failed = error
+            else:
+                self._note(made)
+                return made
+        raise failed
 
-        class Noted(kind):  # type: ignore[misc, valid-type]
-            def connect(self) -> None:
-                super().connect()
-                sockets.append(self.sock)
-
-        return Noted
+    def _note(self, made: socket.socket) -> None:
+        # A copy: TLS takes the socket itself away, and shutting one down ends both.
+        self._sockets.append(made.dup())
+        if self._is_cut:
+            self.cut()
 
     def cut(self) -> None:
-        """End whatever is under way."""
+        """End whatever is under way, and whatever would begin."""
+        self._is_cut = True
         for each in self._sockets:
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
 
+    def close(self) -> None:
+        """Give the copies back."""
+        for each in self._sockets:
+            each.close()
+
+    def through(self, kind: type[http.client.HTTPConnection]) -> Any:
+        """A class of connections that are made here."""
+
+        def make(*arguments: Any, **options: Any) -> http.client.HTTPConnection:
+            connection = kind(*arguments, **options)
+            connection._create_connection = self.connect  # type: ignore[attr-defined]
+            return connection
+
+        return make
+
 
 class _Http(urllib.request.HTTPHandler):
-    def __init__(self, reach: _Reach) -> None:
+    def __init__(self, line: _Line) -> None:
         super().__init__()
-        self._reach = reach
+        self._line = line
 
     def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(self._reach.connection(http.client.HTTPConnection), request)
+        return self.do_open(self._line.through(http.client.HTTPConnection), request)
 
 
 class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, reach: _Reach) -> None:
+    def __init__(self, line: _Line) -> None:
         super().__init__(context=ssl.create_default_context())
-        self._reach = reach
+        self._line = line
 
     def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
-        kind = self._reach.connection(http.client.HTTPSConnection)
+        kind = self._line.through(http.client.HTTPSConnection)
         return self.do_open(kind, request, context=self._context)  # type: ignore[attr-defined]
 
 
-def exchange(url: str, body: bytes | None, timeout: float, *, token: str | None = None) -> Answer:
+def exchange(
+    url: str,
+    body: bytes | None,
+    timeout: float,
+    largest: int = _LARGEST_CAMPAIGN,
+    *,
+    token: str | None = None,
+) -> Answer:
     """One request by the standard library, over in `timeout` seconds whatever the other side does.
 
     A collector that drips an answer byte by byte keeps every single read short, so the request has a thread
@@ -118,41 +158,40 @@ def exchange(url: str, body: bytes | None, timeout: float, *, token: str | None 
         request.add_header("Content-Type", CONTENT_TYPE)
     if token is not None:
         request.add_header("Authorization", f"Bearer {token}")
-    reach, outcome = _Reach(), queue.SimpleQueue[Answer | TransportError]()
-    work = partial(_ask, request, reach, timeout, outcome)
-    threading.Thread(target=work, name="keyveil-request", daemon=True).start()
+    line, outcome = _Line(timeout), queue.SimpleQueue[Answer | TransportError]()
+    host, work = urlsplit(url).netloc, partial(_ask, request, line, timeout, largest)
     try:
+        threading.Thread(target=lambda: outcome.put(work()), name="keyveil-request", daemon=True).start()
         answer = outcome.get(timeout=max(timeout, 0.0))
     except queue.Empty:
-        reach.cut()
-        raise TransportError(f"no answer from {urlsplit(url).netloc} in {timeout:.3g} s") from None
+        line.cut()
+        raise TransportError(f"no answer from {host} in {timeout:.3g} s") from None
+    except RuntimeError:
+        raise TransportError(f"nobody was left to ask {host}: the application is ending") from None
     if isinstance(answer, TransportError):
         raise answer
     return answer
 
 
 def _ask(
-    request: urllib.request.Request,
-    reach: _Reach,
-    timeout: float,
-    outcome: queue.SimpleQueue[Answer | TransportError],
-) -> None:
-    opener = urllib.request.build_opener(_NoRedirects, _Http(reach), _Https(reach))
+    request: urllib.request.Request, line: _Line, timeout: float, largest: int
+) -> Answer | TransportError:
+    """What a request led to; raises nothing, because nobody is there to catch it."""
     host = urlsplit(request.full_url).netloc
     try:
+        opener = urllib.request.build_opener(_NoRedirects, _Http(line), _Https(line))
         with opener.open(request, timeout=timeout) as response:
-            body = response.read(_LARGEST_ANSWER + 1)
-            if len(body) > _LARGEST_ANSWER:
-                reach.cut()
-                outcome.put(TransportError(f"{host} answered with more than {_LARGEST_ANSWER} bytes"))
-            outcome.put(Answer(status=response.status, body=body))
+            body = response.read(largest + 1)
+            # Longer than all there could be to say: as good as nothing.
+            return Answer(status=response.status, body=body if len(body) <= largest else b"")
     except urllib.error.HTTPError as error:
         with error:
-            wait = seconds_asked(error.headers.get("Retry-After"))
-            outcome.put(Answer(status=error.code, retry_after=wait))
-    except (OSError, http.client.HTTPException, ValueError) as error:
+            return Answer(status=error.code, retry_after=seconds_asked(error.headers.get("Retry-After")))
+    except Exception as error:
         why = getattr(error, "reason", None) or error
-        outcome.put(TransportError(f"no answer from {host}: {why}"))
+        return TransportError(f"no answer from {host}: {why}")
+    finally:
+        line.close()
 
 
 def is_token(text: str) -> bool:
@@ -160,7 +199,7 @@ def is_token(text: str) -> bool:
     return _TOKEN.fullmatch(text) is not None
 
 
-def with_token(token: str) -> Exchange:
+def with_token(token: str | None) -> Exchange:
     """The same, for a campaign whose devices need a token."""
     return partial(exchange, token=token)
 
@@ -179,10 +218,14 @@ def checked(url: str) -> str:
         parts = urlsplit(url)
         host = parts.hostname
     except ValueError:
-        raise TransportError("expected the address of a collector, https://..., got none") from None
-    if parts.scheme not in ("http", "https") or not host:
-        raise TransportError(f"expected the address of a collector, https://..., got {url[:80]!r}")
-    if parts.scheme == "http" and not _is_loopback(host):
+        raise TransportError(
+            "expected the address of a collector, https://..., got none", code="no-collector"
+        ) from None
+    if not parts.scheme or (parts.scheme in ("http", "https") and not host):
+        raise TransportError(
+            f"expected the address of a collector, https://..., got {url[:80]!r}", code="no-collector"
+        )
+    if parts.scheme != "https" and not (parts.scheme == "http" and host and _is_loopback(host)):
         raise TransportError(
             f"https is required to reach {host}; http only reaches this machine", code="https-required"
         )
@@ -192,7 +235,7 @@ def checked(url: str) -> str:
 def send(url: str, reports: Sequence[bytes], *, timeout: float, exchange: Exchange = exchange) -> list[bool]:
     """Whether each report counts; raises where the collector must be asked again later, or time is over."""
     ends = time.monotonic() + timeout
-    answer = exchange(url, to_frames(reports), timeout)
+    answer = exchange(url, to_frames(reports), timeout, _LARGEST_ANSWER + _BYTES_EACH * len(reports))
     if 200 <= answer.status < 300:
         return _statuses(answer.body, len(reports))
     if answer.status == _TOO_LARGE and len(reports) > 1:
@@ -206,9 +249,13 @@ def send(url: str, reports: Sequence[bytes], *, timeout: float, exchange: Exchan
         return [False] * len(reports)
     raise TransportError(
         f"{urlsplit(url).netloc} answered {answer.status}; the reports wait",
-        code="token-refused" if answer.status in (401, 403) else None,
+        code=_refused_token(answer),
         retry_after=answer.retry_after,
     )
+
+
+def _refused_token(answer: Answer) -> str | None:
+    return "token-refused" if answer.status in (401, 403) else None
 
 
 class Fetched(NamedTuple):
@@ -231,27 +278,37 @@ def fetch_round(url: str, *, timeout: float = 10.0, exchange: Exchange = exchang
     `round`; what does not have the hash in the address is refused.
     """
     _, wanted = split_address(url)
-    answer = exchange(url, None, timeout)
+    answer = exchange(url, None, timeout, _LARGEST_CAMPAIGN)
     if answer.status != 200:
-        raise TransportError(f"expected a campaign from {urlsplit(url).netloc}, got status {answer.status}")
+        raise TransportError(
+            f"expected a campaign from {urlsplit(url).netloc}, got status {answer.status}",
+            code=_refused_token(answer),
+            retry_after=answer.retry_after,
+        )
     try:
         view = json.loads(answer.body)
-        said = view["campaign"]
-        campaign = Campaign.from_fields(json.loads(said) if isinstance(said, str) else said)
+        text, description, ids = view["campaign"], view.get("round"), view.get("ids")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise CampaignError(f"what {urlsplit(url).netloc} sent is no campaign") from None
+        raise DescriptionError(f"what {urlsplit(url).netloc} sent is no campaign") from None
+    campaign = Campaign.from_text(text)
     if campaign.id != wanted:
-        raise CampaignError(
-            f"expected campaign {wanted[:12]}, got one whose hash is {campaign.id[:12]}; do not answer it"
+        raise DescriptionError(
+            f"expected campaign {wanted[:12]}, got one whose hash is {campaign.id[:12]}; do not answer it",
+            code="other-campaign",
         )
-    description = view.get("round")
     round = None if description is None else campaign.read_round(description)
-    return Fetched(campaign, round, view.get("ids") == "issued")
+    return Fetched(campaign, round, ids == "issued")
 
 
 def fetch_ids(url: str, count: int, *, timeout: float = 10.0, exchange: Exchange = exchange) -> list[bytes]:
     """Ids for reports to come, from the campaign at an address that issues them."""
-    answer = exchange(f"{url.rstrip('/')}/ids?count={count}", b"", timeout)
+    asking = f"{url.rstrip('/')}/ids?count={count}"
+    try:
+        answer = exchange(asking, b"", timeout, _LARGEST_ANSWER + _BYTES_EACH * count)
+    except TransportError as error:
+        # Nothing waits, for nothing was made.
+        error.code = "no-id" if error.code == TransportError.code else error.code
+        raise
     if answer.status != 200:
         raise TransportError(
             f"expected ids from {urlsplit(url).netloc}, got status {answer.status}",
@@ -269,7 +326,7 @@ def fetch_ids(url: str, count: int, *, timeout: float = 10.0, exchange: Exchange
     return ids
 
 
-def issued_ids(url: str, *, token: str, timeout: float = 10.0) -> Callable[[], bytes]:
+def issued_ids(url: str, *, token: str | None = None, timeout: float = 10.0) -> Callable[[], bytes]:
     """Where a `Reporter` gets its ids from, if the campaign issues them: asked for one by one, as needed."""
     return lambda: fetch_ids(url, 1, timeout=timeout, exchange=with_token(token))[0]
 
@@ -282,7 +339,7 @@ def split_address(url: str) -> tuple[str, str]:
     """
     base, found, campaign = checked(url).rstrip("/").rpartition("/v1/campaigns/")
     if not found or not campaign or "/" in campaign:
-        raise TransportError(f"expected https://HOST/v1/campaigns/ID, got {url[:80]!r}")
+        raise TransportError(f"expected https://HOST/v1/campaigns/ID, got {url[:80]!r}", code="no-collector")
     return base, campaign
 
 

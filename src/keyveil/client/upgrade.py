@@ -26,7 +26,8 @@ def upgrade(connection: sqlite3.Connection, answers: str, to: int) -> None:
             connection.execute(f"pragma user_version = {to}")
         connection.execute("commit")
     except BaseException:
-        connection.execute("rollback")
+        if connection.in_transaction:
+            connection.execute("rollback")
         raise
 
 
@@ -35,25 +36,33 @@ def _convert(connection: sqlite3.Connection, answers: str) -> None:
         facts = dict(connection.execute("select name, value from fact"))
         secret, clock, consent = bytes(facts["secret"]), float(facts["clock"]), str(facts["consent"])
         spent = {
-            (str(campaign), int(number)): (Fraction(epsilon), int(times))
+            (str(campaign), int(number)): (str(epsilon), int(times))
             for campaign, number, epsilon, times in connection.execute("select * from spent")
         }
+        # The seal first, over the prices as they are written: one that was edited may take for ever to read.
+        rows = [f"{of} {number} {paid} {times}" for (of, number), (paid, times) in sorted(spent.items())]
+        if not hmac.compare_digest(bytes(facts["seal"]), seal_of(secret, clock, consent, rows)):
+            raise sqlite3.DatabaseError("what was spent does not match its seal")
+        prices = {of: _units(paid) for of, (paid, _) in sorted(spent.items())}
     except (KeyError, ValueError, TypeError, ArithmeticError):
         raise sqlite3.DatabaseError("parts of it make no sense") from None
-    rows = [f"{of} {number} {paid} {times}" for (of, number), (paid, times) in sorted(spent.items())]
-    if not hmac.compare_digest(bytes(facts["seal"]), seal_of(secret, clock, consent, rows)):
-        raise sqlite3.DatabaseError("what was spent does not match its seal")
     connection.execute(answers)
-    kept = []
-    for (campaign, number), (paid, _) in sorted(spent.items()):
-        units = -(-(paid.numerator << PRICE_BITS) // paid.denominator)
+    for (campaign, number), units in prices.items():
         connection.execute(
             "insert into answer values (?1, ?2, null, ?3, (select report from memo "
             "where campaign = ?1 and round = ?2 order by place desc limit 1))",
             (campaign, number, str(units)),
         )
-        kept.append(f"{campaign} {number} None {units}")
     connection.execute("drop table spent")
     connection.execute("drop table memo")
+    kept = [f"{campaign} {number} None {units}" for (campaign, number), units in prices.items()]
     seal = seal_of(secret, clock, consent, kept)
     connection.execute("insert or replace into fact values ('seal', ?)", (seal,))
+
+
+def _units(epsilon: str) -> int:
+    """A price of format 1, a fraction in text, in units of 2**-192, rounded up."""
+    paid = Fraction(epsilon)
+    if paid < 0:
+        raise sqlite3.DatabaseError("an answer has earned what it should have cost")
+    return -(-(paid.numerator << PRICE_BITS) // paid.denominator)

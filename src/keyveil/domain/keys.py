@@ -110,7 +110,12 @@ def _checked_range(value_range: Sequence[float]) -> tuple[float, float]:
 def _checked_codes(names: tuple[str, ...]) -> dict[str, int]:
     if not names:
         raise DomainError("keys must name at least one key, got none, at $.keys")
-    codes: dict[str, int] = {}
+    if all(isinstance(name, str) and name for name in names):
+        codes = {name: code for code, name in enumerate(names)}
+        if len(codes) == len(names):
+            return codes
+    # Something is wrong; name by name for what it is.
+    codes = {}
     for code, name in enumerate(names):
         if not isinstance(name, str) or not name:
             raise DomainError(f"every key must be a non-empty text, got {name!r}, at $.keys[{code}]")

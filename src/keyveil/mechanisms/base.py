@@ -149,6 +149,8 @@ def _plain(value: Any) -> Any:
 class Level(int):
     """A number of words out of 2**64: text in JSON."""
 
+    __slots__ = ()
+
 
 class Ask(NamedTuple):
     """What a calibration is asked for, checked."""

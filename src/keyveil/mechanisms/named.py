@@ -53,6 +53,7 @@ NAMED: Mapping[str, type[Calibrated]] = MappingProxyType(
 MOST_PAIRS = 1 << 13
 LARGEST_SIZE = 1 << 20
 MOST_BINS = MOST_CLASSES = 1 << 12
+MOST_LEVELS = 1 << 14
 LARGEST_ANSWER, MOST_WORDS = 1 << 20, 1 << 17
 
 _FRACTION = re.compile(r"(0|[1-9][0-9]{0,39})(?:/([1-9][0-9]{0,39}))?", re.ASCII)
@@ -122,7 +123,10 @@ def read_list(said: object, where: str, most: int) -> list[Any]:
 
 def read_codes(said: object, where: str, n_keys: int, most: int) -> tuple[int, ...]:
     """Different codes of keys."""
-    codes = tuple(read_size(code, where, 0, n_keys - 1) for code in read_list(said, where, most))
+    codes = tuple(read_list(said, where, most))
+    # Whole sets at a time: there may be 65,536 of them, and a device reads them at once.
+    if set(map(type, codes)) != {int} or min(codes) < 0 or max(codes) >= n_keys:
+        raise DescriptionError(f"expected whole numbers from 0 to {n_keys - 1}, at {where}")
     if len(set(codes)) < len(codes):
         raise DescriptionError(f"expected different codes of keys, at {where}")
     return codes
@@ -169,7 +173,7 @@ def _popular(where: str, said: object, n_keys: int) -> tuple[int, ...]:
 
 
 def _levels(where: str, said: object, n_keys: int) -> tuple[Level, ...]:
-    texts = read_list(said, where, n_keys)
+    texts = read_list(said, where, min(n_keys, MOST_LEVELS))
     if len(texts) < n_keys or not all(map(_is_level, texts)):
         raise DescriptionError(f"expected a level in text for each of {n_keys} keys, at {where}")
     return tuple(map(Level, texts))

@@ -138,7 +138,7 @@ def rounded_up(number: Fraction) -> float:
 
 def ceil_div(numerator: Fraction | int, denominator: Fraction | int) -> int:
     """The quotient, rounded up to an integer."""
-    return math.ceil(Fraction(numerator) / Fraction(denominator))
+    return -(-numerator // denominator)
 
 
 _LN_2 = _twice_atanh_above((1 << _BITS) // 3 + 1)
