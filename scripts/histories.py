@@ -136,7 +136,7 @@ def _step(path: Path, caps: Mapping[str, float], step: Mapping[str, Any]) -> dic
         assert len(words) == n_words
         return words
 
-    def exchange(url: str, body: bytes | None, timeout: float) -> Answer:
+    def exchange(url: str, body: bytes | None, timeout: float, largest: int) -> Answer:
         said = next(answers)
         return Answer(status=said["status"], body=said["body"].encode())
 

@@ -276,10 +276,11 @@ def _item(dump: Callable[[Any], str], item: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
+    made = files()
     FOLDER.mkdir(exist_ok=True)
     for stale in FOLDER.rglob("*.json"):
         stale.unlink()
-    for file_name, text in files().items():
+    for file_name, text in made.items():
         (FOLDER / file_name).parent.mkdir(exist_ok=True)
         (FOLDER / file_name).write_text(text, encoding="utf-8")
         print(f"{file_name}  {len(text):,} characters")
