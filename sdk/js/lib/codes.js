@@ -37,7 +37,7 @@ export const SENTENCES = Object.freeze({
   // The collector.
   "no-collector": "No collector is named; pass its address.",
   "https-required": "Reports travel by https only, or within this machine.",
-  waiting: "The collector did not take the reports; they wait and are sent later.",
+  waiting: "The collector is not ready; reports wait, try again later.",
   "token-refused": "The collector wants another token than this device has; reports wait.",
   "no-id": "The collector handed out no id for a report; try again later.",
   "bad-token": "A token is one word of plain letters.",
