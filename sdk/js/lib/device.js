@@ -92,7 +92,7 @@ export class Device {
     return new Device(await readDescription(description), chosen);
   }
 
-  /** A device for the open round of the campaign at https://HOST/v1/campaigns/ID; the campaign must have that id. */
+  /** A device for the open round of the campaign at HOST/v1/campaigns/ID; the campaign must have that id. */
   static async connect(url, options = {}) {
     const { base, campaign } = splitAddress(url);
     const chosen = settled({ url: base, ...options });
