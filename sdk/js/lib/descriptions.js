@@ -5,10 +5,10 @@
  * calibrated here, the price follows from the noise.
  */
 import { sha256, toHex, toUtf8 } from "./bytes.js";
+import { demand, hasExactly, isObject, isWhole, parsed } from "./checks.js";
 import { refuse } from "./codes.js";
 import { parseFraction } from "./exact.js";
-import { hasExactly, isObject, isWhole, mechanismOf } from "./mechanisms.js";
-import { demand } from "./oracles.js";
+import { mechanismOf } from "./mechanisms.js";
 
 const FORMAT = "keyveil-round/1";
 const FIELDS = ["format", "campaign", "number", "purpose", "protocol", "group", "keys", "mechanism"];
@@ -138,14 +138,6 @@ export function floatText(number) {
   if (power < -4 || power >= 16) return `${digits}e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
   const text = power < 0 ? number.toFixed(digits.replace(/[-.]/g, "").length - 1 - power) : String(number);
   return text.includes(".") ? text : `${text}.0`;
-}
-
-function parsed(text) {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return refuse("bad-description");
-  }
 }
 
 const MOMENT = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?(Z|[+-]\d\d:\d\d)?)?$/;

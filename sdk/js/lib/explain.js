@@ -41,7 +41,7 @@ function said(sent) {
 const short = (number) => String(Number(number.toPrecision(4)));
 
 /** A chance in words; never rounded to certainty. */
-export function percent(chance) {
+function percent(chance) {
   for (const digits of [0, 1, 2, 3, 4, 5]) {
     const shown = (100 * chance).toFixed(digits);
     if (0 < shown && shown < (digits ? 100 : 99.5)) return `${shown} %`;

@@ -15,6 +15,7 @@
  * A new state is written beside the old one, flushed, and renamed over it; then the folder is flushed.
  */
 import { randomBytes, toHex } from "./bytes.js";
+import { parsed } from "./checks.js";
 import { refuse, Refused } from "./codes.js";
 import { freshState, readState } from "./states.js";
 
@@ -88,7 +89,7 @@ export class FileLedger {
   async #change(fs, held, change) {
     const flushed = await openFolder(fs, held);
     try {
-      const state = await readDocument(fs, `${held}/${STATE}`, held);
+      const state = await readHeld(fs, held);
       const result = change(state);
       const beside = `${held}/new-${unique()}`;
       await asOvertaken(async () => {
@@ -107,7 +108,7 @@ export class FileLedger {
   async #create(fs) {
     const draft = `${this.#folder}.${unique()}`;
     try {
-      const old = await readOld(fs, this.#path);
+      const old = await readFile(fs, this.#path);
       for (const folder of [draft, `${draft}/${FREE}`]) await fs.mkdir(folder, { mode: 0o700 });
       await write(fs, `${draft}/${FREE}/${STATE}`, old ?? freshState());
       await fs.rename(draft, this.#folder);
@@ -152,24 +153,21 @@ async function isRenamed(fs, from, to) {
   }
 }
 
-async function readDocument(fs, path, held) {
-  try {
-    return readState(JSON.parse(await fs.readFile(path, "utf8")));
-  } catch (error) {
-    if (isMissing(error) && !(await fs.stat(held).catch(() => null))) throw new Overtaken();
-    return refuse("ledger-corrupt");
-  }
+/** The state in a file; null where there is none. */
+async function readFile(fs, path) {
+  const text = await fs.readFile(path, "utf8").catch((error) => (isMissing(error) ? null : refuse("ledger-corrupt")));
+  return text === null ? null : readState(parsed(text, "ledger-corrupt"));
 }
 
-/** A ledger of version 1, if there is one. */
-async function readOld(fs, path) {
-  const text = await fs.readFile(path, "utf8").catch((error) => (isMissing(error) ? null : refuse("ledger-corrupt")));
-  if (text === null) return null;
-  try {
-    return readState(JSON.parse(text));
-  } catch {
-    return refuse("ledger-corrupt");
-  }
+async function readHeld(fs, held) {
+  const state = await readFile(fs, `${held}/${STATE}`);
+  if (state !== null) return state;
+  const isStillHeld = await fs.stat(held).then(() => true, () => false);
+  return isStillHeld ? refuse("ledger-corrupt") : overtaken();
+}
+
+function overtaken() {
+  throw new Overtaken();
 }
 
 /** A path that is gone means that the folder was taken away. */
@@ -177,7 +175,8 @@ async function asOvertaken(work) {
   try {
     await work();
   } catch (error) {
-    throw isMissing(error) ? new Overtaken() : new Refused("ledger-unwritable");
+    if (isMissing(error)) overtaken();
+    refuse("ledger-unwritable");
   }
 }
 

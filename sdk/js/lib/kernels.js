@@ -5,9 +5,10 @@
  * read off these integers by one rule: of every answer, the largest chance over the smallest, over all records.
  * Where an answer's chance is a common factor times a lift, lifts are compared.
  */
+import { demand } from "./checks.js";
 import { largest, Ratio, spread } from "./exact.js";
 import { ABSENT, MINUS, OneSymbol, PLUS, Row, trits } from "./layouts.js";
-import { bucketOf, demand, encoderOf, oracleOf, windowOf } from "./oracles.js";
+import { bucketOf, encoderOf, oracleOf, windowOf } from "./oracles.js";
 import { binOf, DUMMY, HALF_LEVEL, levelIn, roundToBoundary, roundToSign, samplePair } from "./records.js";
 import { atLeast, bitOf, pick, WORDS, wordsFor } from "./words.js";
 

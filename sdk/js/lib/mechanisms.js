@@ -4,10 +4,10 @@
  * A description names a mechanism and sizes, never integers of a kernel: there is nothing to lie about.
  */
 import { CALIBRATIONS } from "./calibrations.js";
+import { demand, hasExactly, isObject, isWhole } from "./checks.js";
 import { refuse } from "./codes.js";
 import { logAbove, parseFraction } from "./exact.js";
 import { kernelOf } from "./kernels.js";
-import { demand } from "./oracles.js";
 import { WORDS } from "./words.js";
 
 const LARGEST_EPSILON = 32n;
@@ -36,8 +36,6 @@ const oneOf = (...names) => (name) => {
   demand(names.includes(name));
   return name;
 };
-
-export const isWhole = (value, least, most) => Number.isSafeInteger(value) && least <= value && value <= most;
 
 const size = (least = 1, most = MOST_SIZE) => (value) => {
   demand(isWhole(value, least, most));
@@ -106,13 +104,6 @@ const PARAMETERS = {
   "own-sign": { epsilon },
   "popular-size": { epsilon, popular: codes, most: size(), starts: startsAt(1, 1) },
 };
-
-export const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
-
-/** Whether an object has exactly these fields. */
-export function hasExactly(value, names) {
-  return isObject(value) && Object.keys(value).length === names.length && names.every((name) => Object.hasOwn(value, name));
-}
 
 /** A mechanism's parameters, checked; refuses what is missing, unknown or out of bounds. */
 function readParameters(said, n_keys) {

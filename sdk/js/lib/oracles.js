@@ -3,16 +3,11 @@
  *
  * Each is made from its integers, which `mechanisms.js` calibrates; what leaves no room for the truth is refused.
  */
-import { refuse } from "./codes.js";
+import { demand } from "./checks.js";
 import { Ratio, spread } from "./exact.js";
 import { OneSymbol, Row } from "./layouts.js";
 import { FULL_LEVEL, samplePair } from "./records.js";
 import { atLeast, bitOf, pick, WORDS, wordsBefore, wordsFor } from "./words.js";
-
-/** Refuses a description whose numbers do not make a mechanism. */
-export function demand(isRight) {
-  if (!isRight) refuse("bad-description");
-}
 
 const MASK = WORDS - 1n;
 const MOST_OUTPUTS = 2 ** 20;

@@ -11,9 +11,9 @@
  * What a ledger says is believed or refused, never repaired.
  */
 import { randomBytes, toHex } from "./bytes.js";
+import { isObject, isWhole } from "./checks.js";
 import { refuse } from "./codes.js";
 import { unitsOf } from "./exact.js";
-import { isObject, isWhole } from "./mechanisms.js";
 
 const VERSION = 2;
 // Under this number stands what version 1 spent on a campaign; no description has it.

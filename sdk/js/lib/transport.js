@@ -5,6 +5,7 @@
  * and every answer a largest size, whatever the collector does.
  */
 import { fromHex } from "./bytes.js";
+import { parsed } from "./checks.js";
 import { refuse } from "./codes.js";
 import { toFrames } from "./reports.js";
 
@@ -165,14 +166,6 @@ export async function fetchRound({ url, token, fetch, timeout = TIMEOUT }) {
   const view = parsed(answer.body);
   if (view?.round === null) refuse("waiting");
   return { description: view?.round, areIdsIssued: view?.ids === "issued" };
-}
-
-function parsed(text) {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return refuse("bad-description");
-  }
 }
 
 /**
