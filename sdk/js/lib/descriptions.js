@@ -27,7 +27,7 @@ const OTHER = "other";
  * `pin` is the hash of everything that the description says; `price` is what an answer costs, in units of 2^-192.
  */
 export async function readDescription(description) {
-  demand(isObject(description) && Object.hasOwn(description, "format"));
+  demand(isObject(description));
   if (description.format !== FORMAT) refuse("unknown-version");
   demand(hasExactly(description, FIELDS));
   const { number, purpose, protocol } = description;

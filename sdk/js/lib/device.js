@@ -19,7 +19,8 @@ import { ownLedger } from "./ledgers.js";
 import { readRecord } from "./records.js";
 import { HEADER_BYTES, publicWord, writeReport } from "./reports.js";
 import { answersIn, answerTo, enqueue, routeOf, unitsSpent } from "./states.js";
-import { checkAddress, checkToken, fetchRound, issuedIds, refusedOf, sendReports, splitAddress, TIMEOUT, waitAsked, within } from "./transport.js";
+import { checkAddress, checkToken, fetchRound, issuedIds, refusedOf, sendReports } from "./transport.js";
+import { splitAddress, TIMEOUT, waitAsked, within } from "./transport.js";
 
 const ID_BYTES = 16;
 const LONGEST_ASKED = 86_400_000;

@@ -5,7 +5,9 @@ import { expBelow, logAbove, Ratio, readDescription } from "../keyveil.js";
 import { exactly, isWithin, toFloat, unitsOf } from "../lib/exact.js";
 import { campaignText, description, MECHANISM } from "./support/campaigns.js";
 
-const refused = (one, code = "bad-description", why = JSON.stringify(one)?.slice(0, 300)) => assert.rejects(readDescription(one), { code }, why);
+function refused(one, code = "bad-description", why = JSON.stringify(one)?.slice(0, 300)) {
+  return assert.rejects(readDescription(one), { code }, why);
+}
 const without = (name) => {
   const { [name]: _, ...rest } = description();
   return rest;
@@ -14,10 +16,11 @@ const withMechanism = (change) => description({ mechanism: { ...MECHANISM, ...ch
 
 test("every field must be there, and no other", async () => {
   await readDescription(description());
-  for (const name of Object.keys(description())) await refused(without(name));
+  for (const name of Object.keys(description()).slice(1)) await refused(without(name));
   await refused({ ...description(), loss: "1" });
-  for (const one of [null, undefined, 3, "text", [], {}]) await refused(one);
+  for (const one of [null, undefined, 3, "text", []]) await refused(one);
   for (const format of ["keyveil-device/1", "keyveil-round/2", "", 1, null]) await refused(description({ format }), "unknown-version");
+  for (const one of [{}, without("format")]) await refused(one, "unknown-version");
 });
 
 test("fields are of their kind and within bounds", async () => {
@@ -25,7 +28,10 @@ test("fields are of their kind and within bounds", async () => {
     number: [0, -1, 65536, 1.5, "1", true, null, Number.NaN, [1]],
     purpose: [null, 3, "x".repeat(201), "line\nbreak", "\u00e9", "\u007f"],
     protocol: ["", "auto", "auto/0", "auto/01", "Auto/1", "auto/100000", `${"a".repeat(41)}/1`, null, "auto/1\n"],
-    group: [null, [], ["0"], ["0", "1", "1"], ["1", "0"], ["0", "0"], ["0", "2"], [0, 1], ["0", "1/1"], ["0", "2/4"], ["-1", "1"], ["0", "1e0"], ["00", "1"], ["0", `1/${"9".repeat(41)}`], ["0", "1/0"], "01"],
+    group: [
+      ...[null, [], ["0"], ["0", "1", "1"], ["1", "0"], ["0", "0"], ["0", "2"], [0, 1], ["0", "1/1"], ["0", "2/4"]],
+      ...[["-1", "1"], ["0", "1e0"], ["00", "1"], ["0", `1/${"9".repeat(41)}`], ["0", "1/0"], "01"],
+    ],
     keys: [[], [3], [-1], [0, 0], [0.5], ["0"], [true], {}, "0", [0, 1, 2, 0]],
     campaign: [null, {}, "", "{", "null", "[]", "\ud800"],
     mechanism: [null, [], "kvue", {}, { epsilon: "1" }, { id: 3 }],
@@ -36,10 +42,11 @@ test("fields are of their kind and within bounds", async () => {
 
 test("a mechanism has its own parameters, each within bounds", async () => {
   const bad = [
-    { epsilon: "0" }, { epsilon: "33" }, { epsilon: "-1" }, { epsilon: "1.0" }, { epsilon: 1 }, { epsilon: "2/2" }, { epsilon: null }, { epsilon: `1/${"9".repeat(40)}` },
-    { allocation: "extremal" }, { allocation: "" }, { allocation: null }, { allocation: "toString" },
-    { pairs_per_user: 0 }, { pairs_per_user: 8193 }, { pairs_per_user: 1.5 }, { pairs_per_user: "2" }, { pairs_per_user: true },
-    { keep: "1" }, { n_keys: 3 },
+    ...["0", "33", "-1", "1.0", 1, "2/2", null, `1/${"9".repeat(40)}`].map((epsilon) => ({ epsilon })),
+    ...["extremal", "", null, "toString"].map((allocation) => ({ allocation })),
+    ...[0, 8193, 1.5, "2", true].map((pairs_per_user) => ({ pairs_per_user })),
+    { keep: "1" },
+    { n_keys: 3 },
   ];
   for (const change of bad) await refused(withMechanism(change));
   const others = [
@@ -57,23 +64,28 @@ test("a mechanism has its own parameters, each within bounds", async () => {
     { id: "ue-sw", epsilon: "1", allocation: "tight", pairs_per_user: 1, bins: 4096, width: 2 ** 20 },
   ];
   for (const mechanism of others) await refused(description({ mechanism }));
-  await readDescription(description({ mechanism: { id: "privkv-broadcast", key_epsilon: "0", sign_epsilon: "1", levels: ["0", "1", "18446744073709551616"] } }));
-  await readDescription(description({ mechanism: { id: "popular-size", epsilon: "1", popular: [0, 2], most: 1, starts: [1] } }));
+  const good = [
+    { id: "privkv-broadcast", key_epsilon: "0", sign_epsilon: "1", levels: ["0", "1", "18446744073709551616"] },
+    { id: "popular-size", epsilon: "1", popular: [0, 2], most: 1, starts: [1] },
+  ];
+  for (const mechanism of good) await readDescription(description({ mechanism }));
 });
 
 test("a campaign's text is canonical and says what it must", async () => {
   const text = campaignText();
   const changed = (fields) => description({ campaign: fields });
   const bad = [
-    { epsilon: 0 }, { epsilon: 33 }, { epsilon: -1 }, { keys: [] }, { keys: ["a", "a"] }, { keys: [""] }, { keys: [3] }, { keys: ["other"], other: true },
-    { value_range: [1, 1] }, { value_range: [2, 1] }, { value_range: [-1.7e308, 1.7e308] }, { pairs_per_user: 0 }, { pairs_per_user: 1.5 },
-    { other: 1 }, { expires: "some day" }, { expires: "2030-02-30" }, { expires: "0000-01-01" }, { expires: "2030-01-01T24:00" }, { expires: 3 },
-    { rho: 2 }, { users: 0 }, { bins: null }, { surprise: 1 }, { name: 3 }, { owner: null }, { keys: ["\ud800"] },
+    ...[0, 33, -1].map((epsilon) => ({ epsilon })),
+    ...[[], ["a", "a"], [""], [3], ["\ud800"]].map((keys) => ({ keys })),
+    ...[[1, 1], [2, 1], [-1.7e308, 1.7e308]].map((value_range) => ({ value_range })),
+    ...[0, 1.5].map((pairs_per_user) => ({ pairs_per_user })),
+    ...["some day", "2030-02-30", "0000-01-01", "2030-01-01T24:00", 3].map((expires) => ({ expires })),
+    { keys: ["other"], other: true },
+    ...[{ other: 1 }, { rho: 2 }, { users: 0 }, { bins: null }, { surprise: 1 }, { name: 3 }, { owner: null }],
   ];
   for (const fields of bad) await refused(changed(fields));
-  for (const other of [` ${text}`, text.replace('"epsilon":1.0', '"epsilon":1'), text.replace("maps", "\\u006daps"), text.replace(',"owner":""', "")]) {
-    await refused({ ...description(), campaign: other });
-  }
+  const changes = [['"epsilon":1.0', '"epsilon":1'], ["maps", "\\u006daps"], [',"owner":""', ""], ["{", " {"]];
+  for (const [was, is] of changes) await refused({ ...description(), campaign: text.replace(was, is) });
   await readDescription(changed({ bins: 8, users: 10, expires: "2030-02-28T23:59:59.5-01:30" }));
 });
 

@@ -48,14 +48,14 @@ for (const name of names("histories/")) {
   test(`${name}: ${what}`, async () => {
     const ledger = new MemoryLedger({ secret });
     let description = steps.find((step) => step.description)?.description;
-    let campaign;
     for (const [place, step] of steps.entries()) {
       description = step.description ?? description;
       const where = `step ${place}: ${step.do}`;
       const outcome = await outcomeOf(step, { description, ledger, caps });
       assert.equal(outcome.code, step.code, where);
       if (step.bytes != null) assert.equal(outcome.bytes ? toHex(outcome.bytes) : queued(await stateOf(ledger)), step.bytes, where);
-      campaign = (await readDescription(description).catch(() => null))?.id ?? campaign;
+      // A description that is refused belongs to no campaign.
+      const { id: campaign } = await readDescription(description).catch(() => ({ id: null }));
       const state = await stateOf(ledger);
       if (step.units !== undefined) assert.equal(String(unitsIn(state, campaign)), String(step.units), where);
       if (step.units_in_all !== undefined) assert.equal(String(unitsIn(state)), String(step.units_in_all), where);

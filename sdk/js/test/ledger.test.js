@@ -48,7 +48,8 @@ test("a ledger in a file survives, and a corrupt one stops all reports", async (
   const two = await Device.open(description(), { ...QUIET, ledger: new FileLedger(path) });
   assert.deepEqual((await two.report(UNREADABLE)).bytes, first.bytes);
   const text = readFileSync(stateFile(path), "utf8");
-  const broken = [text.slice(0, 40), "null", "{}", text.replace(/"units":"/, '"units":"-'), text.replace('"version":2', '"version":3'), text.replace('"given"', '"perhaps"')];
+  const changes = [['"units":"', '"units":"-'], ['"version":2', '"version":3'], ['"given"', '"perhaps"']];
+  const broken = [text.slice(0, 40), "null", "{}", ...changes.map(([was, is]) => text.replace(was, is))];
   for (const each of broken) {
     writeFileSync(stateFile(path), each);
     assert.equal(await code(two.report(UNREADABLE)), "ledger-corrupt", each.slice(0, 60));
@@ -202,7 +203,10 @@ test("A5: the folder is flushed after the rename", async () => {
 test("A5: the latest time outlives the process, also of calls that were refused", async () => {
   const path = newPath();
   const one = description({ campaign: { expires: "2030-01-31" } });
-  const at = async (time) => code((await Device.open(one, { ...QUIET, ledger: new FileLedger(path), now: () => Date.parse(time) })).report(UNREADABLE));
+  const at = async (time) => {
+    const options = { ...QUIET, ledger: new FileLedger(path), now: () => Date.parse(time) };
+    return code((await Device.open(one, options)).report(UNREADABLE));
+  };
   assert.equal(await at("2031-01-01"), "expired");
   assert.equal(await at("2029-01-01"), "expired");
 });
@@ -257,7 +261,8 @@ test("a wiped ledger of version 1 answers no round twice", async () => {
 });
 
 test("a ledger of version 1 that cannot be believed is not taken over", async () => {
-  for (const change of [{ spent: { ["c".repeat(64)]: -1 } }, { spent: { ["c".repeat(64)]: null } }, { secret: null }, { queue: 3 }, { memo: null }]) {
+  const spent = (epsilon) => ({ spent: { ["c".repeat(64)]: epsilon } });
+  for (const change of [spent(-1), spent(null), { secret: null }, { queue: 3 }, { memo: null }]) {
     const path = newPath();
     writeFileSync(path, JSON.stringify({ ...(await oldState()), ...change }));
     const device = await Device.open(description(), { ...QUIET, ledger: new FileLedger(path) });

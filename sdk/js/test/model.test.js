@@ -33,7 +33,12 @@ function seeded(seed) {
   };
 }
 
-const seedOf = (text) => [...text].reduce((sum, letter) => BigInt.asUintN(64, 1099511628211n * (sum ^ BigInt(letter.codePointAt(0)))), 14695981039346656037n);
+/** Fowler, Noll and Vo's hash of a text. */
+function seedOf(text) {
+  const step = (sum, letter) => BigInt.asUintN(64, 1099511628211n * (sum ^ BigInt(letter.codePointAt(0))));
+  return [...text].reduce(step, 14695981039346656037n);
+}
+
 const pickFrom = (draw, list) => list[draw(list.length)];
 
 /** A ledger that can be copied: each branch has its own. */
@@ -116,7 +121,7 @@ function shuffled(draw, n) {
 
 // --- the device, along every branch ---
 
-/** One call: its outcome, or UNDECIDED where it drew noise that was not given. */
+/** What one call says; null where it drew noise that was not given. */
 async function call({ move, ledger, held, words, at, epsilon, nKeys, disables }) {
   let isDrawn = false;
   const entropy = () => {
@@ -185,7 +190,9 @@ function livesOf(draw, nKeys, kernels) {
   return [...still, changing];
 }
 
-test(`${HISTORIES} histories with a hostile collector: no transcript tells two lives apart by more than e^epsilon`, { skip: !has("kernels.json") }, async (context) => {
+const NAME = `${HISTORIES} histories with a hostile collector: no transcript tells two lives apart by more than e^epsilon`;
+
+test(NAME, { skip: !has("kernels.json") }, async (context) => {
   const kernels = load("kernels.json").kernels.map(readKernel);
   const sizes = [...new Set(kernels.map(({ n_keys }) => n_keys))];
   let [worst, counted, skipped, seen] = [0, 0, 0, 0];
