@@ -28,6 +28,7 @@ export async function hmac(secret, text) {
 export const toUtf8 = (text) => new TextEncoder().encode(text);
 
 export function concat(parts) {
+  if (parts.length === 1) return parts[0];
   const bytes = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
   let at = 0;
   for (const part of parts) {

@@ -31,6 +31,7 @@ export async function readDescription(description) {
   if (description.format !== FORMAT) refuse("unknown-version");
   demand(hasExactly(description, FIELDS));
   const { number, purpose, protocol } = description;
+  const text = readText(description.campaign);
   const campaign = readCampaign(description.campaign);
   demand(isWhole(number, 1, LARGEST_ROUND));
   demand(typeof purpose === "string" && PURPOSE.test(purpose));
@@ -38,7 +39,7 @@ export async function readDescription(description) {
   const group = readGroup(description.group);
   const asked = readKeys(description.keys, campaign.names.length);
   const mechanism = mechanismOf(description.mechanism, asked?.size ?? campaign.names.length);
-  const digest = await sha256(toUtf8(description.campaign));
+  const digest = await sha256(text);
   const id = toHex(digest);
   const pin = toHex(await sha256(toUtf8(canonical({ ...description, campaign: id }))));
   return { id, tag: digest.slice(0, 16), number, campaign, group, asked, mechanism, price: mechanism.price, pin };
@@ -71,9 +72,11 @@ function readKeys(codes, nKeys) {
 
 // --- the campaign ---
 
-const LONE_SURROGATE = /\p{Cs}/u;
+// Half a character, as it is or escaped; a canonical text escapes no whole one.
+const HALF = /\p{Cs}|(?:^|[^\\])(?:\\\\)*\\ud/u;
+const DEEPEST = 2;
 
-const isText = (value) => typeof value === "string" && !LONE_SURROGATE.test(value);
+const isText = (value) => typeof value === "string";
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 const isCount = (value) => isWhole(value, 1, Number.MAX_SAFE_INTEGER);
 
@@ -109,9 +112,17 @@ function isRange(ends) {
   return ends[0] < ends[1] && Number.isFinite(ends[1] - ends[0]);
 }
 
+/** The bytes of a campaign's text, which has not too many. */
+function readText(text) {
+  demand(isText(text) && text.length <= LARGEST_CAMPAIGN);
+  const bytes = toUtf8(text);
+  demand(bytes.length <= LARGEST_CAMPAIGN);
+  return bytes;
+}
+
 /** What a device needs of a campaign, from its canonical text. */
 function readCampaign(text) {
-  demand(isText(text) && text.length <= LARGEST_CAMPAIGN && toUtf8(text).length <= LARGEST_CAMPAIGN);
+  demand(isShallow(text) && !HALF.test(text));
   const said = parsed(text);
   demand(isObject(said) && Object.keys(REQUIRED).every((name) => Object.hasOwn(said, name)));
   demand(Object.entries(said).every(([name, value]) => Object.hasOwn(RULES, name) && RULES[name](value)));
@@ -121,6 +132,22 @@ function readCampaign(text) {
   const codes = new Map(names.map((key, code) => [key, code]));
   demand(codes.size === names.length);
   return { name, epsilon, names, codes, other, valueRange, owner, purpose, end: expires ? endOf(expires) : Infinity };
+}
+
+/** Whether a JSON text is nested no deeper than a campaign's; parsing one that is takes long. */
+function isShallow(text) {
+  let depth = 0;
+  let isQuoted = false;
+  for (let at = 0; at < text.length; at++) {
+    const letter = text[at];
+    if (letter === "\\" && isQuoted) at++;
+    else if (letter === '"') isQuoted = !isQuoted;
+    else if (isQuoted) continue;
+    else if (letter === "[" || letter === "{") {
+      if (++depth > DEEPEST) return false;
+    } else if (letter === "]" || letter === "}") depth--;
+  }
+  return true;
 }
 
 /** The one text of a campaign: as `canonical`, with the fields that are floats written as Python writes them. */

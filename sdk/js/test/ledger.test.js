@@ -171,6 +171,7 @@ test("A5: an owner that is overtaken between its draft and its rename changes no
   }
   const { consent, latest } = await stateOf(new FileLedger(path));
   assert.deepEqual([consent, latest], ["withdrawn", 6]);
+  assert.deepEqual(readdirSync(join(`${path}.d`, "free")), ["state.json"], "no draft is left");
 });
 
 test("A5: the folder is flushed after the rename", async () => {
@@ -238,6 +239,8 @@ test("a ledger of version 1 is taken over: what was spent stays spent, what was 
   const device = await Device.open(description(), { ...QUIET, ledger: new FileLedger(path) });
   const { spent, spentInAll, consent, queued, answers } = await device.status();
   assert.deepEqual([spent, spentInAll, consent, queued, answers], [1.0000000000000002, 4.000000000000001, "given", 1, 1]);
+  const exact = (await stateOf(new FileLedger(path))).answers.map(({ units }) => BigInt(units));
+  assert.equal(exact[0], (1n << 192n) + (1n << 140n), "to the last unit");
   // Whatever the description: there is no pin.
   for (const change of [{}, { keys: [1] }]) {
     const again = await Device.open(description(change), { ...QUIET, ledger: new FileLedger(path) });

@@ -65,6 +65,14 @@ export const UNREADABLE = new Proxy(
   },
 );
 
+/** Milliseconds of work that a call takes, whatever else the machine does. */
+export async function worked(call) {
+  const before = process.cpuUsage();
+  await call();
+  const { user, system } = process.cpuUsage(before);
+  return (user + system) / 1000;
+}
+
 /** The state of a ledger. */
 export const stateOf = (ledger) => ledger.update((state) => structuredClone(state));
 
