@@ -68,11 +68,11 @@ async function outcomeOf(work) {
   try {
     return { ok: true, code: "done", ...(await work()) };
   } catch (error) {
-    return refusal(error instanceof Refused ? error.code : "fault");
+    // A stranger's message may quote the record; the code cannot.
+    const code = error instanceof Refused ? error.code : "fault";
+    return { ok: false, code, reason: SENTENCES[code] };
   }
 }
-
-const refusal = (code, more = {}) => ({ ok: false, code, reason: SENTENCES[code], ...more });
 
 export class Device {
   #round;

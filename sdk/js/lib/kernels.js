@@ -256,7 +256,7 @@ const SHAPES = {
         const owned = new Set();
         for (let place = 0; place < l; place++) {
           const word = words.at(1 + l + place);
-          // Dummies are hashed like key 0, so that they take as many steps as pairs.
+          // Dummies are hashed like key 0: l hashes whatever the record.
           const { code, level } = pairs[place] ?? DUMMY;
           const own = symbolBucket({ buckets, tie, cohort }, Math.max(code, 0), roundToSign(level, word));
           const dummy = pick(word, buckets);

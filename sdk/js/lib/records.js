@@ -2,8 +2,8 @@
  * What a user holds, in the form the mechanisms read: pairs of a key's code and its value's level.
  *
  * Reading a record takes time by its length, and so does looking a key up in it: whoever can time this code
- * on the device may learn how many pairs there are. What comes after, drawing and encoding an answer, takes
- * as many steps for every record of at most the campaign's number of pairs, as far as JavaScript allows.
+ * on the device may learn how many pairs there are. What follows draws as many words and makes as many bytes
+ * whatever the record; big integers and a just-in-time compiler promise no equal time for it.
  */
 import { refuse } from "./codes.js";
 import { pick, WORDS } from "./words.js";
