@@ -45,9 +45,8 @@ export async function readDescription(description) {
   return { id, tag: digest.slice(0, 16), number, campaign, group, asked, mechanism, price: mechanism.price, pin };
 }
 
-/** One JSON text a value: keys sorted, no spaces. */
+/** One JSON text a value: keys sorted, no spaces. Lists hold texts and numbers alone. */
 function canonical(value) {
-  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
   if (!isObject(value)) return JSON.stringify(value);
   const fields = Object.keys(value).sort().map((name) => `${JSON.stringify(name)}:${canonical(value[name])}`);
   return `{${fields.join()}}`;
@@ -65,9 +64,15 @@ function readKeys(codes, nKeys) {
   if (codes === null) return null;
   demand(Array.isArray(codes) && 1 <= codes.length && codes.length <= nKeys);
   demand(codes.every((code) => isWhole(code, 0, nKeys - 1)));
-  const asked = new Map(codes.map((code, place) => [code, place]));
-  demand(asked.size === codes.length);
-  return asked;
+  return placesOf(codes);
+}
+
+/** The place of each value; values that are not all different are refused. */
+function placesOf(values) {
+  const places = new Map();
+  values.forEach((value, place) => places.set(value, place));
+  demand(places.size === values.length);
+  return places;
 }
 
 // --- the campaign ---
@@ -129,9 +134,7 @@ function readCampaign(text) {
   demand(canonicalCampaign(said) === text);
   const { name, epsilon, keys, value_range: valueRange, other, owner, purpose, expires } = said;
   const names = other ? [...keys, OTHER] : keys;
-  const codes = new Map(names.map((key, code) => [key, code]));
-  demand(codes.size === names.length);
-  return { name, epsilon, names, codes, other, valueRange, owner, purpose, end: expires ? endOf(expires) : Infinity };
+  return { name, epsilon, names, codes: placesOf(names), other, valueRange, owner, purpose, end: expires ? endOf(expires) : Infinity };
 }
 
 /** Whether a JSON text is nested no deeper than a campaign's; parsing one that is takes long. */
