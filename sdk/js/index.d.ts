@@ -1,22 +1,78 @@
 /** What a user holds: key names and numbers. */
 export type Held = Record<string, number> | ReadonlyMap<string, number>;
 
-/** What Python's `Campaign.device_config` writes. */
-export interface Config {
-  format: "keyveil-device/1";
+/** The description of a round: what Python's `Campaign.device_config` writes, and a collector sends under `round`. */
+export interface Description {
+  format: "keyveil-round/1";
   /** The campaign's canonical JSON; its SHA-256 is the campaign's id. */
   campaign: string;
-  round: number;
+  number: number;
+  purpose: string;
+  /** The protocol that opened the round, with its version, such as "auto/1". */
+  protocol: string;
+  /** Which part of [0, 1) is asked: two fractions in text. */
+  group: [string, string];
   /** The codes that the round asks about, in their new order; null for all. */
   keys: number[] | null;
-  mechanism: MechanismDescription;
+  mechanism: Parameters;
 }
 
-/** A mechanism's integers; counts of words out of 2^64 are decimal text. */
-export interface MechanismDescription {
-  shape: string;
-  [field: string]: unknown;
+/** A mechanism by name: its id, budgets as fractions in text, and sizes; never integers of its kernel. */
+export interface Parameters {
+  id: string;
+  [parameter: string]: string | number | string[] | number[];
 }
+
+/** What a device may answer. Stable, and the same in Python. */
+export type Code =
+  | "done"
+  | "not-enabled"
+  | "disabled"
+  | "do-not-track"
+  | "expired"
+  | "bad-description"
+  | "unknown-version"
+  | "unknown-mechanism"
+  | "other-campaign"
+  | "pinned"
+  | "answered"
+  | "other-group"
+  | "over-promise"
+  | "over-campaign-cap"
+  | "over-lifetime-cap"
+  | "bad-record"
+  | "no-ledger"
+  | "ledger-corrupt"
+  | "ledger-unwritable"
+  | "ledger-busy"
+  | "no-collector"
+  | "https-required"
+  | "waiting"
+  | "token-refused"
+  | "no-id"
+  | "bad-token"
+  | "fault";
+
+/** One plain sentence for each code. */
+export const SENTENCES: Readonly<Record<Code, string>>;
+
+/** What is refused: a device's code, or a collector's where a report or a batch is read. */
+export class Refused extends Error {
+  readonly code: Code | string;
+  constructor(code: string, detail?: string);
+}
+
+/** A fraction that is not negative. */
+export class Ratio {
+  readonly n: bigint;
+  readonly d: bigint;
+  constructor(n: bigint, d?: bigint);
+}
+
+/** A fraction just below exp(x), for 0 <= x <= 32. */
+export function expBelow(x: Ratio | bigint): Ratio;
+/** ln(x) in units of 2^-192, rounded up, for x of at least 1. */
+export function logAbove(x: Ratio | bigint): bigint;
 
 export interface Pair {
   code: number;
@@ -27,45 +83,63 @@ export interface Pair {
 /** A number, or a row of numbers, as the mechanism's layout sends it. */
 export type Answer = number | number[] | Uint8Array;
 
+/** A mechanism that this device calibrated. */
 export interface Mechanism {
+  readonly id: string;
   readonly nWords: number;
   readonly layout: { readonly nBytes: number; encode(answer: Answer): Uint8Array; decode(payload: Uint8Array): Answer };
-  /** exp(epsilon), exactly: numerator and denominator. */
-  readonly loss: readonly [bigint, bigint];
+  /** The counts of words out of 2^64 behind it (Python's `mechanisms.describe`). */
+  readonly integers: { readonly shape: string };
+  /** exp(epsilon), exactly. */
+  readonly loss: Ratio;
+  /** ln(loss) in units of 2^-192, rounded up: what an answer costs. */
+  readonly price: bigint;
   /** Which word follows from the report's id instead of being drawn. */
   readonly publicWord?: number;
 }
 
 export interface Campaign {
-  readonly id: string;
-  readonly tag: Uint8Array;
-  readonly round: number;
-  /** What one answer costs, from the mechanism's integers. */
+  readonly name: string;
+  readonly owner: string;
+  readonly purpose: string;
+  /** What the campaign promises not to exceed, all rounds together. */
   readonly epsilon: number;
+  /** The name of every key, `other` included. */
   readonly names: readonly string[];
-  readonly mechanism: Mechanism;
+  readonly valueRange: readonly [number, number];
+  /** The moment from which it is over, in milliseconds since 1970. */
+  readonly end: number;
 }
 
-/** What is refused, with a stable code. */
-export class Refused extends Error {
-  readonly code: string;
-  constructor(code: string, detail: string);
+/** A round, checked and calibrated. */
+export interface Round {
+  /** The campaign's id. */
+  readonly id: string;
+  readonly number: number;
+  readonly campaign: Campaign;
+  /** From the campaign's codes to the round's; null where all keys are asked about. */
+  readonly asked: ReadonlyMap<number, number> | null;
+  readonly mechanism: Mechanism;
+  readonly price: bigint;
+  /** The hash of everything that the description says. */
+  readonly pin: string;
 }
 
 /** The ledger's document; only `Device` looks inside. */
 export type LedgerState = Record<string, unknown>;
 
-/** One document, changed in one transaction; a change that throws changes nothing. */
+/** One document, changed in one transaction; a change that throws changes nothing, and a change may run twice. */
 export interface Ledger {
   update<T>(change: (state: LedgerState) => T): Promise<T>;
 }
 
 /** In memory: for tests. */
 export class MemoryLedger implements Ledger {
+  constructor(options?: { /** 64 hexadecimal digits; drawn if not given. */ secret?: string });
   update<T>(change: (state: LedgerState) => T): Promise<T>;
 }
 
-/** In a file, for Node. */
+/** In a folder beside `path`, for Node: `path` + ".d". */
 export class FileLedger implements Ledger {
   constructor(path: string);
   update<T>(change: (state: LedgerState) => T): Promise<T>;
@@ -96,17 +170,17 @@ export interface Options {
   /** Milliseconds before the first new try; doubled every time, up to `longestWait`. */
   firstWait?: number;
   longestWait?: number;
+  /** Milliseconds that an upload, a connection or an id may take in all. */
   timeout?: number;
   fetch?: typeof fetch;
   now?: () => number;
   /** Where `navigator` and `process` are looked for. */
   environment?: object;
+  /** The noise: the operating system's. Another source is for tests that script it; any other use ends all privacy. */
+  entropy?: (size: number) => Uint8Array;
 }
 
-/** Ids from a campaign that hands them out; `Device.report` answers `no-id` where it does not. */
-export function issuedIds(source: { url: string; campaign: string; token: string; fetch?: typeof fetch; timeout?: number }): () => Promise<Uint8Array>;
-
-export type Outcome<T> = ({ ok: true } & T) | { ok: false; code: string; reason: string };
+export type Outcome<T = object> = ({ ok: true; code: "done" } & T) | { ok: false; code: Code; reason: string };
 
 /** A report that the collector will never count, and why. */
 export interface RefusedReport {
@@ -114,40 +188,65 @@ export interface RefusedReport {
   reason: string;
 }
 
+/** Epsilons are rounded up. */
 export interface Status {
-  enabled: boolean;
+  consent: "unasked" | "given" | "withdrawn" | "do not track";
+  /** On this campaign, by all its rounds. */
   spent: number;
+  /** What the campaign promises: this device never spends more on it. */
+  promised: number;
   spentInAll: number;
+  /** The most that all campaigns together can ever cost. */
+  worstCase: number;
   campaignCap: number;
   lifetimeCap: number;
+  /** Rounds of this campaign that have an answer. */
+  answers: number;
   queued: number;
-  dropped: number;
+  sent: number;
   refused: number;
+  dropped: number;
 }
 
-/** One campaign on one device; off until `enable()`. */
+/** One round of one campaign on one device: answered once. */
 export class Device {
   private constructor();
-  static open(config: Config, options?: Options): Promise<Device>;
+  /** Throws `Refused` for a description that is not answered. */
+  static open(description: Description, options?: Options): Promise<Device>;
+  /** For the open round of the campaign at https://HOST/v1/campaigns/ID. Throws `Refused`. */
+  static connect(url: string, options?: Options): Promise<Device>;
+  /** The campaign's id. */
   readonly id: string;
-  enable(): Promise<Outcome<object>>;
-  disable(): Promise<Outcome<object>>;
-  report(held: Held): Promise<Outcome<{ report: Uint8Array; spent: number }>>;
-  send(): Promise<Outcome<{ sent: number; refused: RefusedReport[] }>>;
+  /** What one answer costs, as an epsilon rounded up. */
+  readonly price: number;
+  enable(): Promise<Outcome>;
+  disable(): Promise<Outcome>;
+  report(held: Held): Promise<Outcome<{ bytes: Uint8Array }>>;
+  submit(held: Held): Promise<Outcome>;
+  upload(timeout?: number): Promise<Outcome & { sent: number; refused: RefusedReport[] }>;
   status(): Promise<Outcome<Status>>;
-  explain(held: Held): Promise<Outcome<{ truth: string; sent: string; guess: string; text: string }>>;
+  explain(held: Held): Promise<Outcome<{ text: string }>>;
 }
 
+/** Ids from a campaign that hands them out; a new answer is refused (`no-id`) where it does not. */
+export function issuedIds(source: {
+  url: string;
+  campaign: string;
+  token?: string;
+  fetch?: typeof fetch;
+  timeout?: number;
+}): () => Promise<Uint8Array>;
+
 export function asksNotToTrack(environment?: object): boolean;
-export function readConfig(config: Config): Promise<Campaign>;
-export function readRecord(campaign: Campaign, held: Held): Pair[];
-export function encodeRecord(campaign: Campaign, held: Held): Pair[];
+export function readDescription(description: Description): Promise<Round>;
+export function readRecord(round: Round, held: Held): Pair[];
 export function levelOf(value: number): bigint;
-export function buildMechanism(description: MechanismDescription): Mechanism;
-export function epsilonOf(loss: readonly [bigint, bigint]): number;
+/** The mechanism that parameters name, for so many keys. */
+export function mechanismOf(parameters: Parameters, nKeys: number): Mechanism;
 export function bucketOf(cohort: number, symbol: number, buckets: number): number;
-export function makeReport(campaign: Campaign, record: Pair[], words: Uint8Array, reportId: Uint8Array): Promise<Uint8Array>;
-export function checkReport(campaign: Campaign, report: Uint8Array): Promise<Answer>;
+/** A report without a device or its ledger: for simulations and tests. */
+export function makeReport(round: Round, record: Pair[], words: Uint8Array, reportId: Uint8Array): Promise<Uint8Array>;
+export function checkReport(round: Round, report: Uint8Array): Promise<Answer>;
 export function readReport(report: Uint8Array): {
   campaign: Uint8Array;
   round: number;

@@ -34,23 +34,26 @@ def test_truth_and_what_is_sent_stand_side_by_side_and_the_chart_moves(browser, 
         assert len(bytes.fromhex(sent)) == 38
         assert sent[2:34] == campaign.id[:32]
 
-        # The same data again: the same bytes, no cost, nothing counted twice.
+        # Asked again: the same bytes, no cost, nothing counted twice, whatever is held by then.
         send.click()
-        expect(page.get_by_text("cost nothing")).to_be_visible()
+        expect(page.get_by_text("it cost nothing")).to_be_visible()
         assert page.locator(".bits code").inner_text().replace(" ", "") == sent
-        # What was spent is in IndexedDB and outlives the page.
+        # What was spent and said is in IndexedDB and outlives the page.
         page.reload()
         visitor.settled()
-        expect(page.get_by_text("This browser has spent epsilon 2.00 of at most 4")).to_be_visible()
+        expect(page.get_by_text("This browser has spent epsilon 2.00 of the 2 that")).to_be_visible()
         page.fill("#held-1", "10")
         send.click()
-        expect(page.get_by_text("It cost epsilon 2.000.")).to_be_visible()
-        page.fill("#held-2", "10")
+        expect(page.get_by_text("it cost nothing")).to_be_visible()
+        assert page.locator(".bits code").inner_text().replace(" ", "") == sent
+        # Who withdraws has spent what was spent, and answers no second time.
+        page.get_by_label("I agree").uncheck()
+        page.get_by_label("I agree").check()
         send.click()
-        expect(page.get_by_text("has spent all that it allows for this campaign")).to_be_visible()
+        expect(page.get_by_text("It answers no round twice.")).to_be_visible()
         page.get_by_role("button", name="Let 50 made-up people answer too").click()
-        expect(page.locator(".glass-count")).to_have_text(f"{before + 52:,}")
-    assert reports(furnished, campaign) == before + 52
+        expect(page.locator(".glass-count")).to_have_text(f"{before + 51:,}")
+    assert reports(furnished, campaign) == before + 51
 
 
 def reports(process, campaign):
@@ -82,7 +85,7 @@ def test_a_device_refuses_a_campaign_that_spends_more_than_it_says(browser, furn
     def lie(route):
         said = route.fetch().json()
         said["campaign"] = said["campaign"].replace('"epsilon":2.0', '"epsilon":1.0')
-        said["device_config"]["campaign"] = said["campaign"]
+        said["round"]["campaign"] = said["campaign"]
         route.fulfill(json=said)
 
     with visiting(browser, furnished.url) as visitor:
@@ -101,43 +104,40 @@ def test_the_browser_ledger_is_one_document_changed_in_one_transaction(browser, 
         first = ledger(
             visitor,
             "t1",
-            "return ledger.update((state) => [state.enabled, state.secret.length, state.spent])",
+            "return ledger.update((state) => [state.consent, state.secret.length, state.answers])",
         )
-        assert first == [False, 64, {}]
+        assert first == ["unasked", 64, []]
         # What a change returns is returned, and kept.
-        assert ledger(visitor, "t1", "return ledger.update((state) => (state.spent.c = 1.5))") == 1.5
+        assert ledger(visitor, "t1", "return ledger.update((state) => (state.latest = 1.5))") == 1.5
         # A change that throws changes nothing.
         thrown = ledger(
             visitor,
             "t1",
             """try {
-                 await ledger.update((state) => { state.spent.c = 99; throw new Error("no"); });
+                 await ledger.update((state) => { state.latest = 99; throw new Error("no"); });
                } catch (error) { return error.message; }""",
         )
         assert thrown == "no"
-        assert ledger(visitor, "t1", "return ledger.update((state) => state.spent.c)") == 1.5
+        assert ledger(visitor, "t1", "return ledger.update((state) => state.latest)") == 1.5
         # Changes at once are one after the other: none is lost.
         total = ledger(
             visitor,
             "t1",
-            """const once = () => ledger.update((state) => { state.dropped += 1; });
+            """const once = () => ledger.update((state) => { state.latest += 1; });
                await Promise.all(Array.from({ length: 40 }, once));
-               return ledger.update((state) => state.dropped);""",
+               return ledger.update((state) => state.latest);""",
         )
-        assert total == 40
+        assert total == 41.5
         visitor.page.reload()
         visitor.settled()
-        assert ledger(visitor, "t1", "return ledger.update((state) => [state.spent.c, state.dropped])") == [
-            1.5,
-            40,
-        ]
+        assert ledger(visitor, "t1", "return ledger.update((state) => state.latest)") == 41.5
 
 
 def test_two_tabs_share_one_ledger(browser, furnished):
     with visiting(browser, furnished.url) as visitor:
         other = visitor.context.new_page()
         other.goto(furnished.url)
-        add = """const once = () => ledger.update((state) => { state.refused += 1; });
+        add = """const once = () => ledger.update((state) => { state.latest += 1; });
                  await Promise.all(Array.from({ length: 25 }, once));"""
         # Both begin before either ends.
         start = f"(name) => {{ window.__done = ({with_ledger(add)})(name); }}"
@@ -145,18 +145,18 @@ def test_two_tabs_share_one_ledger(browser, furnished):
         other.evaluate(start, "t2")
         visitor.page.evaluate("() => window.__done")
         other.evaluate("() => window.__done")
-        assert ledger(visitor, "t2", "return ledger.update((state) => state.refused)") == 50
+        assert ledger(visitor, "t2", "return ledger.update((state) => state.latest)") == 50
 
 
 def test_a_browser_ledger_that_cannot_be_believed_stops_all_reports(browser, furnished):
     campaign = furnished.campaigns["open"]
     with visiting(browser, furnished.url) as visitor:
-        said = ask(furnished, f"/v1/campaigns/{campaign.id}")["device_config"]
+        said = ask(furnished, f"/v1/campaigns/{campaign.id}")["round"]
         found = visitor.page.evaluate(
-            """async (config) => {
+            """async (description) => {
               const { BrowserLedger, Device } = await import("/assets/keyveil.js");
               const ledger = new BrowserLedger("t3");
-              const device = await Device.open(config, { url: location.origin, ledger });
+              const device = await Device.open(description, { url: location.origin, ledger });
               await device.enable();
               const first = await device.report({ "key a": 30 });
               const database = await new Promise((done) => {

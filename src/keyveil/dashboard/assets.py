@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 _HERE = Path(__file__).resolve().parent
 # In a wheel the JavaScript client lies beside this file; in a checkout it lies where it is developed.
-_CLIENT = (_HERE / "keyveil.js", _HERE.parents[2] / "sdk" / "js" / "keyveil.js")
+_CLIENTS = (_HERE / "sdk", _HERE.parents[2] / "sdk" / "js")
 _TYPES = {".css": "text/css", ".html": "text/html", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _PLOT_STYLE = "sha256-+TfQir1nvDucAdvE6XUQBt4ayUjpAWkbw2kCdSfekHM="
 
@@ -54,7 +54,11 @@ def assets() -> Mapping[str, Asset]:
     """
     found = {path.relative_to(_HERE / "static").as_posix(): path for path in (_HERE / "static").rglob("*.*")}
     found |= {f"vendor/{path.name}": path for path in (_HERE / "vendor").iterdir() if path.suffix in _TYPES}
-    found["keyveil.js"] = next(path for path in _CLIENT if path.exists())
+    client = next(folder for folder in _CLIENTS if folder.exists())
+    found |= {
+        path.relative_to(client).as_posix(): path
+        for path in (client / "keyveil.js", *(client / "lib").glob("*.js"))
+    }
     return MappingProxyType({name: _read(path) for name, path in sorted(found.items())})
 
 

@@ -3,7 +3,7 @@ import { figure } from "../charts.js";
 import { h, nameNode, put, say, shown } from "../dom.js";
 import { Found } from "../found.js";
 import { count } from "../format.js";
-import { BrowserLedger, Device, makeReport, randomBytes, readConfig, readRecord, readReport, Refused, toFrames, toHex } from "../keyveil.js";
+import { BrowserLedger, Device, makeReport, randomBytes, readDescription, readRecord, readReport, Refused, SENTENCES, toFrames, toHex } from "../keyveil.js";
 
 const SYMBOLS = { 0: ["\u00b7", "nothing"], 1: ["+", "high"], 2: ["\u2212", "low"] };
 const CROWD = 50;
@@ -23,21 +23,22 @@ export async function draw({ content, params: { id }, signal, redraw }) {
     return;
   }
   const view = await get(`/v1/campaigns/${campaign}`, { signal });
-  if (view.state !== "open" || !view.device_config || view.uploads !== "open") {
+  if (view.state !== "open" || !view.round || view.uploads !== "open") {
     content.append(h("section", { class: "empty" }, h("h2", {}, "This campaign takes no reports from here"), h("p", {}, view.state === "open" ? "It takes reports from devices with a token only." : `It is ${view.state}.`)));
     return;
   }
   const said = JSON.parse(view.campaign);
-  let config;
+  let round;
   let device;
   try {
-    config = await readConfig(view.device_config);
-    device = await Device.open(view.device_config, { url: location.origin, ledger: new BrowserLedger("keyveil-glass") });
+    round = await readDescription(view.round);
+    device = await Device.open(view.round, { url: location.origin, ledger: new BrowserLedger("keyveil-glass") });
+    if (device.price > round.campaign.epsilon) throw new Refused("over-promise");
   } catch (error) {
     content.append(h("section", { class: "trouble", role: "alert" }, h("h2", {}, "Your device refuses this campaign"), h("p", {}, error instanceof Refused ? error.message : String(error)), h("p", {}, "That is how it should be: a device checks what it is asked before it looks at your data.")));
     return;
   }
-  content.append(new Glass({ campaign, said, config, device, signal, redraw }).node);
+  content.append(new Glass({ campaign, said, round, device, signal, redraw }).node);
 }
 
 async function openCampaign(signal) {
@@ -50,10 +51,10 @@ async function openCampaign(signal) {
 }
 
 class Glass {
-  constructor({ campaign, said, config, device, signal }) {
-    Object.assign(this, { campaign, said, config, device, signal });
+  constructor({ campaign, said, round, device, signal }) {
+    Object.assign(this, { campaign, said, round, device, signal, names: round.campaign.names });
     const [low, high] = said.value_range;
-    const names = config.names.slice(0, MOST_KEYS);
+    const names = this.names.slice(0, MOST_KEYS);
     this.inputs = names.map((name, at) => h("input", { type: "number", id: `held-${at}`, min: low, max: high, step: "any", placeholder: "\u2013", "aria-label": `Your value for ${shown(name)}` }));
     this.agree = h("input", { type: "checkbox", id: "agree", disabled: true });
     this.send = h("button", { type: "submit", class: "primary", disabled: true }, "Noise it and send");
@@ -73,8 +74,8 @@ class Glass {
         h("form", { class: "card", onsubmit: (event) => { event.preventDefault(); this.report(); } },
           h("h2", {}, "1. What you hold"), h("p", { class: "muted" }, `Fill in what is true, from ${low} to ${high}; leave the rest empty. Up to ${said.pairs_per_user} count.`),
           h("div", { class: "held" }, names.map((name, at) => h("p", {}, h("label", { for: `held-${at}` }, nameNode(name)), this.inputs[at]))),
-          config.names.length > MOST_KEYS && h("p", { class: "muted" }, `${count(config.names.length - MOST_KEYS)} more keys are asked about; yours are empty there.`),
-          h("p", { class: "agree" }, this.agree, h("label", { for: "agree" }, "I agree that one noised report is sent")),
+          this.names.length > MOST_KEYS && h("p", { class: "muted" }, `${count(this.names.length - MOST_KEYS)} more keys are asked about; yours are empty there.`),
+          h("p", { class: "agree" }, this.agree, h("label", { for: "agree" }, "I agree that one noised report is sent, once")),
           h("p", { class: "buttons" }, this.send), this.budget),
         h("section", { class: "card" }, h("h2", {}, "2. What is sent"), this.out)),
       h("section", { class: "card" }, h("h2", {}, "3. What everybody's reports say together"), this.chart, h("p", { class: "buttons" }, this.crowd)));
@@ -84,7 +85,7 @@ class Glass {
 
   async start() {
     const status = await this.device.status();
-    this.agree.checked = Boolean(status.enabled);
+    this.agree.checked = status.consent === "given";
     this.agree.disabled = false;
     this.send.disabled = !this.agree.checked;
     await this.showBudget();
@@ -92,22 +93,25 @@ class Glass {
   }
 
   held() {
-    return Object.fromEntries(this.inputs.map((input, at) => [this.config.names[at], input.value]).filter(([, value]) => value !== "").map(([name, value]) => [name, Number(value)]));
+    return Object.fromEntries(this.inputs.map((input, at) => [this.names[at], input.value]).filter(([, value]) => value !== "").map(([name, value]) => [name, Number(value)]));
   }
 
   async report() {
     const held = this.held();
-    const made = await this.device.report(held);
+    const before = await this.device.status();
+    const made = await this.device.submit(held);
     if (!made.ok) {
       put(this.out, refusal(made));
       await this.showBudget();
       return;
     }
-    const sent = await this.device.send();
+    const sent = await this.device.upload();
+    // The answer is kept: asked again, the device hands out the same bytes.
+    const { bytes } = await this.device.report(held);
     const told = await this.device.explain(held);
-    put(this.out, this.sideBySide(held, made.report), h("p", {}, told.guess),
-      h("p", { class: "muted" }, made.spent ? `It cost epsilon ${made.spent.toPrecision(4)}.` : "What you hold has not changed, so the answer is the one you gave before, and cost nothing: asking again learns nothing."),
-      sent.ok && !sent.refused.length ? h("p", { role: "status" }, sent.sent ? "The collector has it." : "The collector has it already.") : refusal(sent.ok ? sent.refused.at(-1) : sent));
+    put(this.out, this.sideBySide(held, bytes), told.text.split("\n").slice(-2).map((line) => h("p", {}, line)),
+      h("p", { class: "muted" }, before.answers ? "You answered this round before, so these are the bytes that you sent then, whatever you hold now: nothing was read, and it cost nothing." : `It cost epsilon ${this.device.price.toPrecision(4)}. Asked again, your device repeats these bytes.`),
+      sent.ok && !sent.refused.length ? h("p", { role: "status" }, "The collector has it.") : refusal(sent.ok ? sent.refused.at(-1) : sent));
     say("Your report was made; truth and what is sent are shown side by side");
     await this.showBudget();
     await this.showChart();
@@ -116,14 +120,14 @@ class Glass {
   /** Truth beside the report, key by key where reports speak of every key. */
   sideBySide(held, report) {
     const { payload } = readReport(report);
-    const answer = this.config.mechanism.layout.decode(payload);
+    const answer = this.round.mechanism.layout.decode(payload);
     const bits = h("p", { class: "bits" }, h("span", { class: "muted" }, `All that leaves, ${report.length} bytes: `), h("code", {}, toHex(report).replace(/(.{8})/g, "$1 ").trim()));
-    const isTrits = this.config.description.shape === "signed-unary" && !this.config.asked;
+    const isTrits = this.round.mechanism.integers.shape === "signed-unary" && !this.round.asked;
     if (!isTrits) {
       return h("div", {}, h("table", {}, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "The truth"), h("th", { scope: "col" }, "What was drawn"))),
         h("tbody", {}, h("tr", {}, h("td", {}, Object.entries(held).map(([name, value]) => h("span", { class: "block" }, nameNode(name), ` ${value}`)), !Object.keys(held).length && "nothing"), h("td", {}, h("code", {}, JSON.stringify([answer].flat()).slice(0, 400)))))), bits);
     }
-    const rows = this.config.names.slice(0, MOST_KEYS).map((name, at) => {
+    const rows = this.names.slice(0, MOST_KEYS).map((name, at) => {
       const [symbol, words] = SYMBOLS[answer[at]];
       const truth = held[name];
       const [low, high] = this.said.value_range;
@@ -137,7 +141,7 @@ class Glass {
 
   async showBudget() {
     const status = await this.device.status();
-    put(this.budget, status.ok ? `This browser has spent epsilon ${status.spent.toPrecision(3)} of at most ${status.campaignCap} on this campaign, ${status.spentInAll.toPrecision(3)} of at most ${status.lifetimeCap} in all. No collector can raise that.` : status.reason);
+    put(this.budget, status.ok ? `This browser has spent epsilon ${status.spent.toPrecision(3)} of the ${status.promised} that this campaign promised, ${status.spentInAll.toPrecision(3)} of at most ${status.lifetimeCap} in all. No collector can raise that.` : status.reason);
   }
 
   /** Reports of people who do not exist, made by the same code; so that one visitor sees a chart move. */
@@ -148,8 +152,8 @@ class Glass {
       const reports = [];
       for (let person = 0; person < CROWD; person++) {
         const held = {};
-        this.config.names.forEach((name, at) => { if (Math.random() < 0.8 / (at + 1)) held[name] = low + (high - low) * Math.random() ** (1 + (at % 3)); });
-        reports.push(await makeReport(this.config, readRecord(this.config, held), randomBytes(8 * this.config.mechanism.nWords), randomBytes(16)));
+        this.names.forEach((name, at) => { if (Math.random() < 0.8 / (at + 1)) held[name] = low + (high - low) * Math.random() ** (1 + (at % 3)); });
+        reports.push(await makeReport(this.round, readRecord(this.round, held), randomBytes(8 * this.round.mechanism.nWords), randomBytes(16)));
       }
       const response = await fetch(`/v1/campaigns/${this.campaign}/reports`, { method: "POST", body: toFrames(reports), headers: { "content-type": "application/octet-stream" }, credentials: "omit" });
       say(response.ok ? `${CROWD} made-up people answered` : "The collector refused");
@@ -192,6 +196,6 @@ class Glass {
 }
 
 function refusal({ code, reason }) {
-  const words = { "do-not-track": "Your browser asks not to be tracked, so nothing is sent. That is respected here as everywhere.", "over-campaign-cap": "This browser has spent all that it allows for this campaign. It sends nothing more; no collector can change that.", "over-lifetime-cap": "This browser has spent all that it ever allows.", waiting: "The collector does not answer now. The report waits in this browser and is sent later.", "not-enabled": "You have not agreed.", expired: "The campaign is over." };
-  return h("p", { class: "wrong", role: "alert" }, words[code] ?? reason ?? code);
+  const words = { "do-not-track": "Your browser asks not to be tracked, so nothing is sent. That is respected here as everywhere.", answered: "This browser answered the round, and wiped its answer when you withdrew. It answers no round twice.", waiting: "The collector does not answer now. The report waits in this browser and is sent later." };
+  return h("p", { class: "wrong", role: "alert" }, words[code] ?? reason ?? SENTENCES[code] ?? code);
 }

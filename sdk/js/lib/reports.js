@@ -1,0 +1,141 @@
+/** What crosses the wire: a report, a report for people, a batch of reports; and what is refused of them. */
+import { concat, fromHex, sha256, toHex, toUtf8 } from "./bytes.js";
+import { refuse } from "./codes.js";
+import { Words } from "./words.js";
+
+const VERSION = 1;
+export const HEADER_BYTES = 35;
+const PUBLIC_WORD = toUtf8("keyveil public word 1");
+
+export function header(tag, round, reportId) {
+  const bytes = new Uint8Array(HEADER_BYTES);
+  bytes[0] = VERSION;
+  bytes.set(tag, 1);
+  new DataView(bytes.buffer).setUint16(17, round, true);
+  bytes.set(reportId, 19);
+  return bytes;
+}
+
+/** The word that a report's header gives: what must not be the device's choice follows from it. */
+export async function publicWord(tag, round, reportId) {
+  return new Words(await sha256(PUBLIC_WORD, header(tag, round, reportId))).at(0);
+}
+
+/** The parts of a report, or a refusal; the payload is not looked at. */
+export function readReport(bytes) {
+  if (bytes.length < HEADER_BYTES) refuse("wrong-length", `expected at least ${HEADER_BYTES} bytes, got ${bytes.length}`);
+  if (bytes[0] !== VERSION) refuse("unknown-version", `this reads version ${VERSION}, got ${bytes[0]}`);
+  return {
+    campaign: bytes.slice(1, 17),
+    round: bytes[17] + 256 * bytes[18],
+    report_id: bytes.slice(19, 35),
+    payload: bytes.slice(HEADER_BYTES),
+  };
+}
+
+const FIELDS = { version: "number", campaign: "string", round: "number", report_id: "string", payload: "string" };
+
+/** A report for people: ids in hexadecimal, the payload in base64. */
+export function reportToJson(bytes) {
+  const { campaign, round, report_id, payload } = readReport(bytes);
+  return JSON.stringify({
+    version: VERSION,
+    campaign: toHex(campaign),
+    round,
+    report_id: toHex(report_id),
+    payload: btoa(String.fromCharCode(...payload)),
+  });
+}
+
+/** The report that `reportToJson` wrote, or a refusal. */
+export function reportFromJson(text) {
+  let said;
+  try {
+    said = JSON.parse(text);
+  } catch {
+    refuse("not-json", "the text is no JSON");
+  }
+  const names = Object.keys(FIELDS);
+  const isObject = said !== null && typeof said === "object" && !Array.isArray(said);
+  // JSON.parse keeps the last of two equal names; a name said twice shows in the text, where nothing is escaped.
+  const isOnce = (name) => !text.includes("\\") && text.split(JSON.stringify(name)).length === 2;
+  if (!isObject || Object.keys(said).sort().join() !== [...names].sort().join() || !names.every(isOnce)) {
+    refuse("not-json", `expected an object with ${names.join(", ")}, each once`);
+  }
+  for (const name of names) {
+    const isRight = FIELDS[name] === "number" ? Number.isInteger(said[name]) : typeof said[name] === "string";
+    if (!isRight) refuse("not-json", `${name} must be a ${FIELDS[name]}`);
+  }
+  if (said.version !== VERSION) refuse("unknown-version", `this reads version ${VERSION}`);
+  for (const name of ["campaign", "report_id"]) {
+    if (!/^[0-9a-f]{32}$/.test(said[name])) refuse("not-canonical", `${name} must be 32 small hexadecimal digits`);
+  }
+  if (said.round < 0 || said.round > 65535) refuse("not-canonical", "a round is a number from 0 to 65535");
+  let payload = "";
+  try {
+    payload = atob(said.payload);
+  } catch {
+    refuse("not-canonical", "payload must be base64");
+  }
+  if (btoa(payload) !== said.payload) refuse("not-canonical", "payload must be base64, padded, without spaces");
+  const bytes = Uint8Array.from(payload, (letter) => letter.charCodeAt(0));
+  return concat([header(fromHex(said.campaign), said.round, fromHex(said.report_id)), bytes]);
+}
+
+/** Reports in one piece: a length (4 bytes, little endian) before each. */
+export function toFrames(reports) {
+  const parts = reports.flatMap((report) => {
+    const length = new Uint8Array(4);
+    new DataView(length.buffer).setUint32(0, report.length, true);
+    return [length, report];
+  });
+  return concat(parts);
+}
+
+/** The reports of a batch, or a refusal. */
+export function readFrames(bytes, { largest = 1 << 20, most = 1 << 16 } = {}) {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const reports = [];
+  for (let at = 0; at < bytes.length; ) {
+    if (bytes.length - at < 4) refuse("truncated-frame", `the stream ends in the length of frame ${reports.length}`);
+    if (reports.length === most) refuse("too-many-reports", `expected at most ${most} reports; send fewer`);
+    const length = view.getUint32(at, true);
+    if (length > largest) refuse("frame-too-large", `expected at most ${largest} bytes, got ${length}`);
+    if (bytes.length - at - 4 < length) refuse("truncated-frame", `frame ${reports.length} is cut short`);
+    reports.push(bytes.slice(at + 4, at + 4 + length));
+    at += 4 + length;
+  }
+  return reports;
+}
+
+/**
+ * One report; `bytes` are the random words and `word` is the public word of the report's id (`publicWord`).
+ *
+ * The public word takes its place among the words where a mechanism has one.
+ */
+export function writeReport(round, record, bytes, reportId, word) {
+  const { mechanism, tag, number } = round;
+  if (bytes.length !== 8 * mechanism.nWords) throw new RangeError(`expected ${mechanism.nWords} words`);
+  const words = new Words(bytes.slice());
+  if (mechanism.publicWord !== undefined) words.view.setBigUint64(8 * mechanism.publicWord, word, true);
+  const payload = mechanism.layout.encode(mechanism.perturb(record, words));
+  return concat([header(tag, number, reportId), payload]);
+}
+
+/** One report, without a device or its ledger: for simulations and tests; whoever calls keeps count of what it costs. */
+export async function makeReport(round, record, bytes, reportId) {
+  return writeReport(round, record, bytes, reportId, await publicWord(round.tag, round.number, reportId));
+}
+
+/** The answer in a report to this round, or a refusal: what a collector would say. */
+export async function checkReport(round, bytes) {
+  const { campaign: tag, round: number, report_id, payload } = readReport(bytes);
+  if (toHex(tag) !== toHex(round.tag)) refuse("wrong-campaign", "the report answers another campaign");
+  if (number !== round.number) refuse("wrong-round", `the report answers round ${number}`);
+  const { mechanism } = round;
+  const answer = mechanism.layout.decode(payload);
+  if (mechanism.publicWord !== undefined && !mechanism.follows(answer, await publicWord(tag, number, report_id))) {
+    refuse("wrong-cohort", "the report tells a hash that its id does not give");
+  }
+  return answer;
+}
