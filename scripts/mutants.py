@@ -58,8 +58,8 @@ FAULTS = (
     Fault(
         "rounding away from privacy",
         "numerics/probability.py",
-        "math.ceil(Fraction(numerator)",
-        "math.floor(Fraction(numerator)",
+        "return -(-numerator // denominator)",
+        "return int(numerator // denominator)",
     ),
     Fault(
         "an exponential just above instead of just below",
@@ -114,15 +114,15 @@ FAULTS = (
     Fault(
         "a device that answers a round again",
         "client/reporter.py",
-        "answer = account.answer(campaign.id, round.number)\n        if answer is None:",
-        "answer = account.answer(campaign.id, round.number)\n        if answer is not None:",
+        "        return answer\n\n    def _check_answerable",
+        "        return None\n\n    def _check_answerable",
         DEVICE,
     ),
     Fault(
         "a device that repeats under any description",
         "client/reporter.py",
-        "if answer.pin not in (None, asked.pin):",
-        "if answer.pin is asked:",
+        "if answer is not None and answer.pin not in (None, asked.pin):",
+        "if answer is not None and answer.pin is asked:",
         DEVICE,
     ),
     Fault(

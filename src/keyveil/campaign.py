@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from keyveil.tally import Tally
 
 # What a device reads at most; no question needs more.
-LARGEST_TEXT, MOST_KEYS = 1 << 20, 1 << 16
+LARGEST_TEXT, MOST_KEYS = 1 << 20, 1 << 15
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII)
 _LAST_YEAR = 9998

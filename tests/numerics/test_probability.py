@@ -58,7 +58,7 @@ def test_a_ratio_below_one_is_no_privacy_ratio():
 
 
 @pytest.mark.parametrize(
-    "bad", [0, -1, -0.5, math.nan, math.inf, "text", "", "nan", True, None, [1], 33, "1e9"]
+    "bad", [0, -1, -0.5, math.nan, math.inf, "text", "", "nan", True, None, [1], 33, "1e9", "1e-400000000"]
 )
 def test_what_is_no_epsilon_is_refused_in_words(bad):
     with pytest.raises(BudgetError, match=r"^epsilon must be (a positive number|at most 32), got "):

@@ -18,7 +18,7 @@ const LARGEST_ROUND = 65535;
 
 const LARGEST_CAMPAIGN = 2 ** 20;
 const LARGEST_EPSILON = 32;
-const MOST_KEYS = 65536;
+const MOST_KEYS = 32768;
 const OTHER = "other";
 
 /**
@@ -27,7 +27,7 @@ const OTHER = "other";
  * `pin` is the hash of everything that the description says; `price` is what an answer costs, in units of 2^-192.
  */
 export async function readDescription(description) {
-  demand(isObject(description));
+  demand(isObject(description) && Object.hasOwn(description, "format"));
   if (description.format !== FORMAT) refuse("unknown-version");
   demand(hasExactly(description, FIELDS));
   const { number, purpose, protocol } = description;

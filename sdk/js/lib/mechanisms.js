@@ -15,6 +15,7 @@ const MOST_ANSWER_BYTES = 2 ** 20;
 const MOST_WORDS = 2 ** 17;
 const MOST_SIZE = 2 ** 20;
 const MOST_CLASSES = 4096;
+const MOST_LEVELS = 2 ** 14;
 
 // --- readers: a parameter's value as the calibration takes it, or a refusal ---
 
@@ -63,6 +64,7 @@ function codes(values, { n_keys }) {
 const LEVEL = /^(0|[1-9][0-9]{0,19})$/;
 
 function means(values, { n_keys }) {
+  demand(n_keys <= MOST_LEVELS);
   return Array.from(list(values, n_keys, n_keys), (text) => {
     demand(typeof text === "string" && LEVEL.test(text));
     const level = BigInt(text);

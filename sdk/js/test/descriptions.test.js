@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { expBelow, logAbove, Ratio, readDescription } from "../keyveil.js";
 import { exactly, isWithin, toFloat, unitsOf } from "../lib/exact.js";
-import { campaignText, description, MECHANISM, worked } from "./support/campaigns.js";
+import { campaignText, description, fastest, MECHANISM } from "./support/campaigns.js";
 
 function refused(one, code = "bad-description", why = JSON.stringify(one)?.slice(0, 300)) {
   return assert.rejects(readDescription(one), { code }, why);
@@ -16,11 +16,10 @@ const withMechanism = (change) => description({ mechanism: { ...MECHANISM, ...ch
 
 test("every field must be there, and no other", async () => {
   await readDescription(description());
-  for (const name of Object.keys(description()).slice(1)) await refused(without(name));
+  for (const name of Object.keys(description())) await refused(without(name));
   await refused({ ...description(), loss: "1" });
-  for (const one of [null, undefined, 3, "text", []]) await refused(one);
+  for (const one of [null, undefined, 3, "text", [], {}]) await refused(one);
   for (const format of ["keyveil-device/1", "keyveil-round/2", "", 1, null]) await refused(description({ format }), "unknown-version");
-  for (const one of [{}, without("format")]) await refused(one, "unknown-version");
 });
 
 test("fields are of their kind and within bounds", async () => {
@@ -112,23 +111,24 @@ test("A4: what is meant to keep a device busy is refused at once", async () => {
     description({ mechanism: { id: "size-class", epsilon: "1", starts: Array.from({ length: 1e6 }, (_, at) => at) } }),
   ];
   for (const [at, one] of hostile.entries()) {
-    const took = await worked(() => refused(one, "bad-description", `case ${at}`));
-    assert.ok(took < 150, `case ${at} took ${took} ms`);
+    const took = await fastest(() => refused(one, "bad-description", `case ${at}`));
+    assert.ok(took < 50, `case ${at} took ${took} ms`);
   }
 });
 
 test("the largest honest questions are opened soon", async () => {
-  const keys = Array.from({ length: 65_536 }, (_, key) => `${key}`);
+  const keys = Array.from({ length: 32_768 }, (_, key) => `${key}`);
   const largest = [
     { id: "bucket", epsilon: "1", pairs_per_user: 8192, buckets: 2 ** 20, occupied: 8192, tie: 1, cohorts: 2 ** 20 },
     { id: "pckv-ue", epsilon: "32", allocation: "tight", pairs_per_user: 8192 },
-    { id: "privkv-broadcast", key_epsilon: "1", sign_epsilon: "1", levels: keys.map(() => "9223372036854775808") },
+    { id: "privkv-broadcast", key_epsilon: "1", sign_epsilon: "1", levels: keys.slice(0, 16_384).map(() => "9223372036854775808") },
     { id: "size-class", epsilon: "1", starts: Array.from({ length: 4096 }, (_, at) => at) },
   ];
   for (const mechanism of largest) {
-    const one = description({ campaign: { keys }, mechanism });
-    const took = await worked(() => readDescription(one));
-    assert.ok(took < 250, `${mechanism.id} took ${took} ms`);
+    const asked = mechanism.levels ? keys.slice(0, 16_384) : keys;
+    const one = description({ campaign: { keys: asked }, mechanism });
+    const took = await fastest(() => readDescription(one));
+    assert.ok(took < 50, `${mechanism.id} took ${took} ms`);
   }
 });
 

@@ -124,7 +124,7 @@ def read_list(said: object, where: str, most: int) -> list[Any]:
 def read_codes(said: object, where: str, n_keys: int, most: int) -> tuple[int, ...]:
     """Different codes of keys."""
     codes = tuple(read_list(said, where, most))
-    # Whole sets at a time: there may be 65,536 of them, and a device reads them at once.
+    # Whole sets at a time: there may be 32,768 of them, and a device reads them at once.
     if set(map(type, codes)) != {int} or min(codes) < 0 or max(codes) >= n_keys:
         raise DescriptionError(f"expected whole numbers from 0 to {n_keys - 1}, at {where}")
     if len(set(codes)) < len(codes):

@@ -12,6 +12,7 @@ logarithm (`epsilon_above`). Both errors make the printed epsilon larger, never 
 from __future__ import annotations
 
 import math
+import re
 from decimal import Decimal
 from fractions import Fraction
 
@@ -21,6 +22,8 @@ WORD_BITS = 64
 
 # Above this, e**epsilon leaves fewer than 2**18 of 2**64 words for a lie; nobody is protected.
 LARGEST_EPSILON = 32
+
+_SHORT = re.compile(r"\s*[+-]?[0-9_.]{1,60}([eE][+-]?[0-9]{1,3}|/[0-9]{1,60})?\s*")
 
 # Bits behind the point while an exponential or a logarithm is computed, and of a price.
 _BITS, PRICE_BITS = 256, 192
@@ -45,6 +48,8 @@ def parse_epsilon(value: object, where: str = "epsilon") -> Fraction:
     if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal, Fraction)):
         raise BudgetError(f"{where} must be a positive number, got {type(value).__name__}")
     try:
+        if isinstance(value, (str, Decimal)) and not _SHORT.fullmatch(str(value)):
+            raise ValueError("it may be as long to write out as its exponent says")
         epsilon = Fraction(value)
     except (ValueError, OverflowError, ZeroDivisionError):
         raise BudgetError(f"{where} must be a positive number, got {str(value)[:40]!r}") from None
