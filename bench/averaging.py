@@ -6,7 +6,8 @@ One key is asked about, half of the people hold it, and the mechanism is the one
 tells most: `grr` with one key is randomized response, right with e / (1 + e) = 73.1 %. The attacker
 knows the kernel and every report, and guesses what the majority of a device's reports say. Fresh noise
 is drawn from the kernel's own integers; the ledger's devices are real `Reporter`s that are asked every
-day, and the first answers behind their accuracy are drawn by the real client, one per person.
+day and whose data change every day, and the first answers behind their accuracy are drawn by the real
+client, one per person.
 """
 
 from __future__ import annotations
@@ -64,9 +65,11 @@ def different_answers(devices: int, days: int) -> tuple[int, float]:
     with tempfile.TemporaryDirectory() as folder:
         for device in range(devices):
             path = Path(folder) / f"{device}.db"
-            held = YES if device % 2 else NO
-            # A new reporter every day, as after a restart.
-            said = {Reporter(QUESTION, ledger=path).report(held) for _ in range(days)}
+            # A new reporter every day, as after a restart, and something else that is true.
+            said = {
+                Reporter(QUESTION, ledger=path).report(YES if (device + day) % 2 else NO)
+                for day in range(days)
+            }
             most = max(most, len(said))
             spent = max(spent, Reporter(QUESTION, ledger=path).status().epsilon_lifetime)
     return most, spent

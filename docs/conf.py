@@ -34,7 +34,6 @@ nitpick_ignore = [
     ("py:class", f"keyveil.{name}")
     for name in (
         "client.ledger.Account",
-        "client.reporter.OpenRound",
         "client.transport.Answer",
         "estimate.distribution.Windowed",
         "estimate.hostile.Said",

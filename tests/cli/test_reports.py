@@ -125,7 +125,7 @@ def test_a_stream_of_frames_is_a_file_of_reports_too(tmp_path, campaign, pairs):
 def collector(campaign):
     made = Collector()
     loaded = Campaign.load(campaign)
-    made.campaign = json.loads(loaded.canonical_json)
+    made.campaign, made.round = loaded.canonical_json, loaded.device_config()
     made.address = f"{made.url}/v1/campaigns/{loaded.id}"
     yield made
     made.close()

@@ -133,21 +133,21 @@ def test_rounds_that_together_break_the_promise_are_refused(path):
 
 
 def test_cheap_answers_do_not_hide_dear_ones(path):
-    """A2: rounds were priced at the average of their answers; 1.32 of a promised 1 could be spent."""
-    campaign, numbers = make_campaign("privkvm"), iter(range(1, 100))
+    """A2: a round was priced at the average of its answers, so that 1.6 of a promised 1 could be spent."""
+    campaign = make_campaign("privkvm")
 
-    def asking(epsilon):
+    def asking(epsilon, number):
         mechanism = build("kvue", epsilon, n_keys=40)
-        return replace(stages(campaign)[0], number=next(numbers), mechanism=mechanism, keys=None)
+        return replace(stages(campaign)[0], number=number, mechanism=mechanism, keys=None)
 
     reporter = Reporter(campaign, ledger=path, caps=Caps(campaign=99.0, lifetime=99.0))
-    for epsilon in (0.5, 0.01, 0.01, 0.4):
-        reporter.report(HELD, asking(epsilon))
-    for dear in (0.1, 0.5, 0.9):
-        assert refused(reporter, asking(dear)) == "over-promise"
-    reporter.report(HELD, asking(0.07))
+    assert refused(reporter, asking(0.66, 1)) is None
+    cheap = [refused(reporter, asking(0.01, 1), {"app-1": float(day)}) for day in range(28)]
+    assert cheap == ["pinned"] * 28
+    assert refused(reporter, asking(0.66, 2)) == "over-promise"
+    assert refused(reporter, asking(0.33, 2)) is None
+    assert refused(reporter, asking(0.011, 3)) == "over-promise"
     assert reporter.status().spent == pytest.approx(0.99)
-    assert refused(reporter, asking(0.011)) == "over-promise"
 
 
 def test_a_device_answers_only_the_rounds_of_its_own_group(tmp_path):
@@ -166,10 +166,10 @@ def test_a_device_answers_only_the_rounds_of_its_own_group(tmp_path):
     assert set(met) == {(None, "other-group"), ("other-group", None)}
 
 
-def refused(reporter, asked):
+def refused(reporter, asked, held=HELD):
     """The code of a refusal; None for an answer."""
     try:
-        reporter.report(HELD, asked)
+        reporter.report(held, asked)
     except KeyveilError as error:
         return error.code
     return None

@@ -1,6 +1,6 @@
-"""How long a report takes tells nothing of the record.
+"""Once a record is read, how long its report takes tells nothing of it; reading takes time by its length.
 
-Two classes, nothing held and l pairs held, are timed in random order, randomness and encoding included.
+Two classes, nothing held and l pairs held, are timed in random order, randomness and the bytes included.
 Two verdicts: Welch's t over all runs stays below 4.5, the usual threshold; and, once the slowest tenth
 (interrupts of a busy machine) is left out, as dudect does, the means differ by less than `LARGEST_GAP`.
 The second is the sharper one. It would see a step that one class takes and the other does not; what it

@@ -1,10 +1,10 @@
-"""The same question day after day: what fresh noise gives away, and an answer that is remembered does not.
+"""The same question day after day: what fresh noise gives away, and one vote does not.
 
 The attacker holds k reports of one device, knows the kernel, and guesses between the two records that the
 mechanism's own certificate names as easiest to tell apart, by the ratio of their likelihoods. With fresh
 noise nobody can be right more often than e**(k epsilon) / (1 + e**(k epsilon)), which soon is always. A
-device with a ledger repeats its first answer (`client.memo`), so that k reports are one and the guess stays
-below e**epsilon / (1 + e**epsilon) for good. bench/averaging.py plays this attack with the real client.
+device with a ledger repeats its first answer, whatever its record becomes, so that k reports are one and the
+guess stays below e**epsilon / (1 + e**epsilon) for good. bench/averaging.py plays this with the real client.
 """
 
 from __future__ import annotations
