@@ -172,9 +172,11 @@ def test_a_seal_by_another_secret_is_refused(path):
 def test_what_an_old_ledger_earned_is_refused(path):
     """A negative price with the right seal, as no device of this language could write it."""
     write_old(path, [("c", 1, Fraction(-1), 1)])
+    before = path.read_bytes()
     with pytest.raises(LedgerError) as refusal:
         device(make_campaign(), path).report(HELD)
     assert refusal.value.code == "ledger-corrupt"
+    assert path.read_bytes() == before
 
 
 UPGRADE = """

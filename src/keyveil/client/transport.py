@@ -366,7 +366,7 @@ def seconds_asked(header: str | None) -> float | None:
 def _statuses(body: bytes, expected: int) -> list[bool]:
     try:
         statuses = json.loads(body)["reports"]
-        if len(statuses) != expected:
+        if not isinstance(statuses, list) or len(statuses) != expected or set(map(type, statuses)) != {str}:
             raise ValueError
         return [status in ACCEPTED for status in statuses]
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -110,11 +110,11 @@ def _checked_range(value_range: Sequence[float]) -> tuple[float, float]:
 def _checked_codes(names: tuple[str, ...]) -> dict[str, int]:
     if not names:
         raise DomainError("keys must name at least one key, got none, at $.keys")
-    if all(isinstance(name, str) and name for name in names):
-        codes = {name: code for code, name in enumerate(names)}
-        if len(codes) == len(names):
+    if set(map(type, names)) == {str}:
+        codes = dict(zip(names, range(len(names)), strict=True))
+        if len(codes) == len(names) and "" not in codes:
             return codes
-    # Something is wrong; name by name for what it is.
+    # Something is wrong, or odd; name by name for what it is.
     codes = {}
     for code, name in enumerate(names):
         if not isinstance(name, str) or not name:

@@ -53,7 +53,7 @@ NAMED: Mapping[str, type[Calibrated]] = MappingProxyType(
 MOST_PAIRS = 1 << 13
 LARGEST_SIZE = 1 << 20
 MOST_BINS = MOST_CLASSES = 1 << 12
-MOST_LEVELS = 1 << 14
+MOST_LEVELS = 1 << 13
 LARGEST_ANSWER, MOST_WORDS = 1 << 20, 1 << 17
 
 _FRACTION = re.compile(r"(0|[1-9][0-9]{0,39})(?:/([1-9][0-9]{0,39}))?", re.ASCII)
