@@ -1,6 +1,6 @@
 """Plant faults, one at a time, in a copy of the package; the tests must catch each.
 
-    python scripts/mutants.py            prints "26 of 26 caught" and exits with 0
+    python scripts/mutants.py            prints "28 of 28 caught" and exits with 0
 
 A fault is a replacement in one file. The tests run against the copy and stop at the first failure. That every
 fault still finds its line is a test of the gate (tests/scripts).
@@ -194,6 +194,20 @@ FAULTS = (
         "if upload.token in dead:",
         "if upload.token is dead:",
         COLLECTOR,
+    ),
+    Fault(
+        "a migration that forgets the ids of the last reports",
+        "collector/store/migrations.py",
+        'return b"".join(ids_in(reports, length))',
+        'return b"".join(ids_in(reports, length)[:1])',
+        ("collector/test_migrations.py",),
+    ),
+    Fault(
+        "a stored round that is believed whatever its hash",
+        "collector/rounds.py",
+        "if (found.campaign, found.number, found.pin) != (known.id, row.number, row.pin):",
+        "if (found.campaign, found.number) != (known.id, row.number):",
+        ("collector/test_rounds.py", "collector/test_migrations.py", "collector/test_store.py"),
     ),
     Fault(
         "a token that opens other campaigns",

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -39,8 +40,8 @@ def test_a_round_tells_its_number_and_keys():
     campaign = Campaign(
         name="c", epsilon=2, keys=list("abcd"), value_range=(0, 1), pairs_per_user=1, mechanism="privkvm-star"
     )
-    first, second = campaign.protocol().stages()
+    first, second = (replace(stage, campaign=campaign.id) for stage in campaign.protocol().stages())
     assert campaign.device_config(first)["keys"] is None
     told = campaign.device_config(second)
-    assert (told["round"], told["keys"]) == (2, [0, 1, 2, 3])
+    assert (told["number"], told["keys"], told["protocol"]) == (2, [0, 1, 2, 3], "privkvm-star/1")
     assert told["campaign"] == campaign.canonical_json

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
 from collecting import make_question
 from parts import lacking
 from serving import Process
@@ -60,6 +61,21 @@ def test_the_javascript_device_passes_its_tests():
     failed = [line for line in run.stdout.splitlines() if line.lstrip().startswith("not ok")]
     assert run.returncode == 0, "\n".join(failed) or run.stdout + run.stderr
     assert not failed
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_no_transcript_of_many_histories_of_a_javascript_device_tells_more(capsys):
+    run = subprocess.run(
+        [find_node(), "--test", "--test-reporter=tap", "test/model.test.js"],
+        cwd=FOLDER,
+        env={**os.environ, "KEYVEIL_HISTORIES": "1000"},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    with capsys.disabled():
+        print("\n" + next(line for line in run.stdout.splitlines() if "largest ratio" in line))
 
 
 def test_a_javascript_device_with_a_token_reports_to_a_real_collector(tmp_path):

@@ -15,7 +15,7 @@ const MOST_ANSWER_BYTES = 2 ** 20;
 const MOST_WORDS = 2 ** 17;
 const MOST_SIZE = 2 ** 20;
 const MOST_CLASSES = 4096;
-const MOST_LEVELS = 2 ** 14;
+const MOST_LEVELS = 2 ** 13;
 
 // --- readers: a parameter's value as the calibration takes it, or a refusal ---
 

@@ -10,7 +10,7 @@ import { refuse } from "./codes.js";
 import { toFrames } from "./reports.js";
 
 export const TIMEOUT = 10_000;
-const LARGEST_CAMPAIGN = 2 * 2 ** 20;
+const LARGEST_CAMPAIGN = 3 * 2 ** 20;
 const LARGEST_STATUSES = 64 * 2 ** 10;
 const STATUS_BYTES = 64;
 

@@ -121,11 +121,11 @@ test("the largest honest questions are opened soon", async () => {
   const largest = [
     { id: "bucket", epsilon: "1", pairs_per_user: 8192, buckets: 2 ** 20, occupied: 8192, tie: 1, cohorts: 2 ** 20 },
     { id: "pckv-ue", epsilon: "32", allocation: "tight", pairs_per_user: 8192 },
-    { id: "privkv-broadcast", key_epsilon: "1", sign_epsilon: "1", levels: keys.slice(0, 16_384).map(() => "9223372036854775808") },
+    { id: "privkv-broadcast", key_epsilon: "1", sign_epsilon: "1", levels: keys.slice(0, 8_192).map(() => "9223372036854775808") },
     { id: "size-class", epsilon: "1", starts: Array.from({ length: 4096 }, (_, at) => at) },
   ];
   for (const mechanism of largest) {
-    const asked = mechanism.levels ? keys.slice(0, 16_384) : keys;
+    const asked = mechanism.levels ? keys.slice(0, 8_192) : keys;
     const one = description({ campaign: { keys: asked }, mechanism });
     const took = await fastest(() => readDescription(one));
     assert.ok(took < 50, `${mechanism.id} took ${took} ms`);

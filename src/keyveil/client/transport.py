@@ -39,7 +39,7 @@ CONTENT_TYPE = "application/octet-stream"
 ACCEPTED = ("accepted", "duplicate")
 
 # What a collector says at most: of a campaign and its open round, or of the reports and ids it is asked for.
-_LARGEST_CAMPAIGN, _LARGEST_ANSWER, _BYTES_EACH = 2 << 20, 64 << 10, 64
+_LARGEST_CAMPAIGN, _LARGEST_ANSWER, _BYTES_EACH = 3 << 20, 64 << 10, 64
 _TOKEN = re.compile(r"[\x21-\x7e]+")
 # A batch with one of these answers will never be taken; any other answer may be a matter of time.
 _TOO_LARGE = 413

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from keyveil.campaign import Campaign
@@ -47,9 +48,10 @@ class Campaigns:
         if new.terms.ids == "issued" and new.terms.uploads == "open":
             raise Problem("bad-request", "ids are issued to devices with a token: uploads must be token")
         try:
-            first = campaign.first_round()
-            # What devices would refuse to read is not opened.
-            campaign.read_round(campaign.device_config(first))
+            first, stages = campaign.first_round(), campaign.protocol().stages()
+            # What devices would refuse to read is not opened, nor what would be opened later.
+            for stage in (first, *(replace(stage, campaign=campaign.id) for stage in stages)):
+                campaign.read_round(campaign.device_config(stage))
         except KeyveilError as error:
             raise Problem("bad-campaign", str(error)) from None
         token = None
