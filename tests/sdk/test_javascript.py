@@ -1,6 +1,7 @@
 """The JavaScript device on the same vectors; without Node the test is skipped, under CI it fails."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
