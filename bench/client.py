@@ -92,7 +92,9 @@ def javascript(asked: list[tuple[str, Campaign, int]]) -> dict[tuple[str, int], 
     node = shutil.which("node")
     if node is None:
         return {}
-    jobs = [{"name": name, "config": c.device_config(), "held": held(c), "runs": n} for name, c, n in asked]
+    jobs = [
+        {"name": name, "description": c.device_config(), "held": held(c), "runs": n} for name, c, n in asked
+    ]
     run = subprocess.run(
         [node, str(ROOT / "sdk" / "js" / "bench.js")],
         input=json.dumps(jobs),

@@ -250,10 +250,10 @@ def end_to_end(folder: Path) -> dict[str, object]:
 
 def against_spark(campaign: Campaign, path: Path, folder: Path) -> dict[str, object]:
     """Processor seconds of two processes and of two Spark executors over the same file."""
-    question = campaign.first_round()
+    first = campaign.first_round()
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
-    pool = tally_files(question, [path], folder=folder / "parts", processes=2)
+    pool = tally_files(first, [path], folder=folder / "parts", processes=2)
     wall = time.perf_counter() - started
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -3,8 +3,8 @@ import { readFileSync } from "node:fs";
 import { makeReport, randomBytes, readDescription, readRecord } from "./keyveil.js";
 
 const results = [];
-for (const { name, config, held, runs } of JSON.parse(readFileSync(0, "utf8"))) {
-  const round = await readDescription(config);
+for (const { name, description, held, runs } of JSON.parse(readFileSync(0, "utf8"))) {
+  const round = await readDescription(description);
   const record = readRecord(round, held);
   const once = () => makeReport(round, record, randomBytes(8 * round.mechanism.nWords), randomBytes(16));
   for (let run = 0; run < 1000; run++) await once();

@@ -35,14 +35,14 @@ def count_files(
 
     With a `folder` the work can be taken up again; it is removed when all is counted.
     """
-    question = campaign.first_round()
+    asked = campaign.first_round()
     made = Path(tempfile.mkdtemp(prefix="keyveil-")) if folder is None else folder
     if folder is not None and folder.exists():
         click.echo(f"going on with {folder}", err=True)
     try:
         with progress("counting", None) as advance:
             counted = tally_files(
-                question,
+                asked,
                 paths,
                 folder=made,
                 campaign_id=campaign.id,
@@ -75,12 +75,12 @@ def examine_files(campaign: Campaign, paths: Sequence[Path], tally: Tally) -> Ve
     """Whether the reports in the files, counted already, look like the noise that devices make."""
     from keyveil.audit.reports import examine
 
-    question = campaign.first_round()
-    mechanism = question.mechanism
+    asked = campaign.first_round()
+    mechanism = asked.mechanism
     total, seen = trace(mechanism, [], question=tally.question), set()
     parts = [part for path in paths for part in cut(path, campaign.id)]
     with progress("examining", tally.n_reports) as advance:
-        for block, places in accepted(question, blocks_of(parts)):
+        for block, places in accepted(asked, blocks_of(parts)):
             fresh = []
             for report in block.reports(places):
                 if (report_id := report[HEADER_BYTES - REPORT_ID_BYTES : HEADER_BYTES]) not in seen:
