@@ -26,9 +26,9 @@ from typing import Any
 import calibrations
 import histories
 import hostile
+from calibrations import scripted_words
 from keyveil import Campaign
 from keyveil.mechanisms import REGISTRY, SEVERAL_ROUNDS, make_report
-from keyveil.numerics import Words
 from keyveil.report import Envelope, Symbol, frame, to_frames
 from keyveil.rounds import Round
 
@@ -87,7 +87,7 @@ def case(campaign: Campaign, round: Round, number: int, held: dict[str, float]) 
     """What one device sends."""
     label = f"{campaign.name}/{campaign.mechanism}/{round.number}/{number}"
     record = round.narrow(campaign.domain.encode(held))
-    words = _words(label, round.mechanism.n_words)
+    words = scripted_words(label, round.mechanism.n_words)
     report_id = hashlib.sha256(f"id {label}".encode()).digest()[:16]
     report = make_report(
         round.mechanism, record, words, tag=campaign.tag, round=round.number, report_id=report_id
@@ -246,12 +246,6 @@ def bad_json() -> list[dict[str, Any]]:
         "loose bits in base64": (changed(payload="AQIDBB=="), "not-canonical"),
     }
     return [{"why": why, "text": text, "code": code} for why, (text, code) in spoilt.items()]
-
-
-def _words(label: str, n_words: int) -> Words:
-    """Words that the label alone decides: SHA-256 in counter mode."""
-    blocks = (hashlib.sha256(f"{label} {block}".encode()).digest() for block in range(n_words // 4 + 1))
-    return Words(b"".join(blocks)[: 8 * n_words])
 
 
 def _to_text(content: dict[str, Any]) -> str:

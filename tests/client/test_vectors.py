@@ -42,7 +42,7 @@ def test_every_hostile_description_is_judged_as_stored_at_once_and_in_little_mem
             code, units = error.code, None
         slowest = max(slowest, time.process_time() - started)
         assert (code, units) == (case["code"], case.get("units")), case["why"]
-    for case in hostile_cases()[::20]:
+    for case in hostile_cases():
         tracemalloc.start()
         try:
             Campaign.from_description(case["description"])

@@ -141,6 +141,7 @@ class Reporter:
         self._limits = limits or Limits()
         self._entropy, self._ids = entropy, ids
         self._exchange = exchange or transport.with_token(token)
+        self._last: _Asked | None = None
         self._round: Round | None = None
 
     @classmethod
@@ -372,7 +373,9 @@ class Reporter:
 
     def _asked(self, description: Description | None) -> _Asked:
         round = self._told(description)
-        return _Asked(round, round.pin, price(round.mechanism.loss))
+        if self._last is None or self._last.round is not round:
+            self._last = _Asked(round, round.pin, price(round.mechanism.loss))
+        return self._last
 
     def _place(self, account: Account) -> Fraction:
         """Where the device stands among the groups of the campaign: random, and always the same."""
