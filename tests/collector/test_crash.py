@@ -13,10 +13,13 @@ import time
 
 import numpy as np
 import pytest
-from collecting import glass
+from collecting import answers, glass, make_question
 from serving import Process
 
+from keyveil.campaign import Campaign
+from keyveil.protocols import replay
 from keyveil.report import Envelope, to_frames
+from keyveil.tally import Tally
 
 SIZE = 1 << 13
 SENDERS = 8
@@ -234,3 +237,70 @@ def test_sigterm_under_load_ends_soon_and_loses_nothing(tmp_path):
     print(f"\nstopped in {seconds:.2f} s: {acknowledged} acknowledged, {lost} lost, {doubled} doubled")
     assert (lost, doubled) == (0, 0)
     assert acknowledged >= 100
+
+
+# --- between two rounds ---
+
+
+def described(process, campaign, *, patience=30):
+    """What the collector says of a campaign, once it is between no rounds."""
+    ends = time.monotonic() + patience
+    while time.monotonic() < ends:
+        said = json.loads(process.ask("GET", f"/v1/campaigns/{campaign.id}")[1])
+        if said["round"] is not None or said["state"] != "open":
+            return said
+        time.sleep(0.05)
+    raise AssertionError("the campaign did not go on")
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kills", [3, pytest.param(30, marks=pytest.mark.nightly)])
+def test_a_collector_killed_while_it_closes_rounds_goes_on_as_if_nothing_had_been(tmp_path, kills):
+    """SIGKILL at any moment of a close: the round is open, or the next one is; the end is the same."""
+    store, rng = f"sqlite:///{tmp_path}/collector.db", random.Random(9)
+    campaign = make_question("auto", epsilon=3.0, users=2000)
+    process, tallies, dealt = Process(store), [], 0
+    token = process.create(campaign)["device_token"]
+    while (said := described(process, campaign))["round"] is not None:
+        _, asked = Campaign.from_description(said["round"])
+        path = f"/v1/campaigns/{campaign.id}"
+        status, _ = process.ask(
+            "POST", f"{path}/reports", to_frames(answers(campaign, asked, 60)), token=token
+        )
+        assert status == 200
+        counted = json.loads(
+            process.ask("GET", f"{path}/rounds/{asked.number}/tally", token=process.admin)[1]
+        )
+        tallies.append(Tally.from_json(json.dumps(counted)))
+        for _ in range(kills // 3 if dealt < kills else 0):
+            closing = threading.Thread(
+                target=close_quietly, args=(process, f"{path}/rounds/{asked.number}/close")
+            )
+            closing.start()
+            time.sleep(rng.uniform(0.0, 0.12))
+            process.kill()
+            closing.join()
+            dealt += 1
+            process = Process(store, admin=process.admin)
+            now = described(process, campaign)["round"]
+            if now is None or now["number"] != asked.number:
+                break
+        else:
+            status, why = process.ask("POST", f"{path}/rounds/{asked.number}/close", token=process.admin)
+            assert status == 200, why
+    release = json.loads(process.ask("GET", f"/v1/campaigns/{campaign.id}/release", token=process.admin)[1])
+    process.stop()
+    outcome = replay(campaign.protocol(), campaign.id, tallies)
+    assert release["metadata"]["users"] == outcome.raw.n_reports
+    assert [row["frequency_se"] for row in release["rows"]] == pytest.approx(
+        outcome.raw.frequency_se.tolist()
+    )
+    assert dealt >= min(kills, 2)
+
+
+def close_quietly(process, path):
+    """A close whose answer a kill may cut off."""
+    try:
+        process.ask("POST", path, token=process.admin)
+    except (OSError, http.client.HTTPException):
+        """Cut off."""
