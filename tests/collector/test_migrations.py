@@ -310,7 +310,7 @@ def test_a_changed_description_is_found_by_its_pin(load):
     numbers = "campaign = (select no from campaigns where id = ?)"
     edit(
         old.url,
-        f"update rounds set description = replace(description, '\"1\"', '\"2\"') where {numbers}",
+        f"update rounds set description = replace(description, 'collect', 'collecT') where {numbers}",
         one.id,
     )
     caller = Caller(old.url)
