@@ -367,6 +367,8 @@ class PaddedSampling(Calibration, ThroughChannel, AsksEverybody):
     pairs_per_user: int
     channel: Channel
 
+    fields: ClassVar[tuple[str, ...]] = ("epsilon", "pairs_per_user")
+
     def __post_init__(self) -> None:
         check_size(self.n_keys, self.pairs_per_user)
 

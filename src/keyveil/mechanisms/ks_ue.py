@@ -32,7 +32,6 @@ class KsUe(SignedUnary):
 
     __slots__ = ()
     id: ClassVar[str] = "ks-ue"
-    fields: ClassVar[tuple[str, ...]] = ("epsilon", "pairs_per_user")
 
     @classmethod
     def calibrate(cls, ask: Ask) -> Self:

@@ -76,6 +76,11 @@ def calibrated(said: object, n_keys: int) -> Mechanism:
         raise DescriptionError(
             "this device does not know the mechanism; update it, at $.mechanism.id", code="unknown-mechanism"
         )
+    return remade(cls, said, n_keys)
+
+
+def remade(cls: type[Calibrated], said: Mapping[str, object], n_keys: int) -> Mechanism:
+    """The instance of a class that its parameters name; every field must be there, and no other."""
     if set(said) != {"id", *cls.fields}:
         raise DescriptionError(
             f"expected id, {', '.join(cls.fields)} of a mechanism, and nothing else, at $.mechanism"

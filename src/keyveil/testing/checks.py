@@ -30,6 +30,7 @@ from keyveil.mechanisms import (
     UeSw,
 )
 from keyveil.mechanisms.channel import share
+from keyveil.mechanisms.named import remade
 from keyveil.numerics import InsecureSeededEntropy, exp_below, parse_epsilon
 from keyveil.simulate import draw_tally, insecure_generator, perturb_all, synthetic
 from keyveil.tally import count
@@ -105,6 +106,14 @@ def closed_form_is_reached(cls: type[Calibrated]) -> None:
 
 
 # --- the client's side ---
+
+
+def name_makes_it_again(cls: type[Calibrated]) -> None:
+    """What a description names is all that a device needs to make the same integers."""
+    for mechanism in _instances(cls, EPSILONS, ((1, 1), (3, 2), (40, 3))):
+        assert mechanism.parameters is not None, f"{mechanism} has no name; for_epsilon gives it one"
+        again = remade(cls, mechanism.parameters.to_json(), mechanism.n_keys)
+        assert again == mechanism, f"{mechanism}: fields leave something out"
 
 
 def sampler_is_kernel(cls: type[Calibrated]) -> None:
@@ -278,6 +287,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
             lift_is_proportional,
             loss_is_within_epsilon,
             closed_form_is_reached,
+            name_makes_it_again,
             sampler_is_kernel,
             length_tells_nothing,
             wire_round_trips,
