@@ -235,3 +235,25 @@ def test_an_upload_leaves_with_its_answer(server, n_reports, times):
         for _ in range(times):
             assert line.ask(request)[1][0] == "duplicate"
     assert server.memory() - before < 25 << 20
+
+
+@pytest.mark.parametrize("protocol", ["h2c", "websocket"])
+def test_an_upgrade_is_not_an_upload_of_nothing(server, asked, protocol):
+    """A21: the fast path answered 200 and no status to an upload whose body it had not read."""
+    with Line(server) as line:
+        status, said = line.ask(upload(*asked, head=f"Connection: Upgrade\r\nUpgrade: {protocol}\r\n"))
+    assert (status, said) == (200, ["accepted"]) or status >= 400, (status, said)
+
+
+def test_two_authorizations_are_none(server, asked):
+    """A21: of two Authorization headers one was believed, and nobody said which."""
+    campaign, token = asked
+    for more in ("other", token):
+        with Line(server) as line:
+            answer = line.ask(upload(campaign, token, head=f"Authorization: Bearer {more}\r\n"))
+            assert answer == (400, "bad-request")
+            line.send(
+                f"GET /v1/campaigns HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.admin}\r\n"
+                f"Authorization: Bearer {more}\r\n\r\n".encode()
+            )
+            assert line.hear() == (400, "bad-request")

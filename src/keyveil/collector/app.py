@@ -23,7 +23,7 @@ from keyveil.collector import messages as m
 from keyveil.collector import pages
 from keyveil.collector.commit import Grown
 from keyveil.collector.endpoints import ENDPOINTS, JSON, Endpoint, Scope
-from keyveil.collector.intake import Intake, bearer, unavailable
+from keyveil.collector.intake import Intake, bearer, is_repeated, unavailable
 from keyveil.collector.limits import Rates
 from keyveil.collector.openapi import document
 from keyveil.collector.problems import Problem
@@ -73,6 +73,8 @@ class Application:
             exception_handlers={HTTPException: self._no_route},
             lifespan=self._lifespan,
         )
+        # A redirect would name the host that the request named.
+        self._rest.router.redirect_slashes = False
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """One connection's next request."""
@@ -201,6 +203,8 @@ class Application:
         )
 
     async def _credential(self, endpoint: Endpoint, request: Request) -> Credential:
+        if is_repeated(request.headers.raw):
+            raise Problem("bad-request", "expected one Authorization header, got more")
         header = request.headers.get("authorization")
         if header is None:
             raise Problem("no-token")
@@ -268,7 +272,7 @@ class Application:
             with self.collector.store.read() as tx:
                 tx.has_admin()
 
-        is_ready = not self.writer.is_full
+        is_ready = self.writer.is_alive and not self.writer.is_full
         try:
             await self._work(look)
         except StoreError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Literal
@@ -16,6 +17,7 @@ from keyveil.errors import StoreError
 
 # Who acts where no token does: the clock, or the count of reports.
 NOBODY = ""
+_ID = re.compile("[0-9a-f]{64}")
 
 
 class Core:
@@ -31,6 +33,10 @@ class Core:
     ) -> None:
         self.store, self.settings = store, settings or Settings()
         self.book, self.metrics, self.log = Book(), Metrics(), log or Log()
+        self.metrics.gauges["keyveil_log_lines_lost"] = (
+            "Lines of the log that could not be written.",
+            lambda: self.log.lost,
+        )
         self._clock, self._latest = clock, 0.0
         self.damaged: dict[str, str] = {}
         """Campaign ids (or tables), and what is wrong with them."""
@@ -45,6 +51,8 @@ class Core:
     def known(self, id: str) -> Known:
         """A campaign, or a refusal."""
         known = self.book.find(id)
+        if known is None and not _ID.fullmatch(id):
+            raise Problem("unknown-campaign")
         if known is None:
             try:
                 with self.store.read() as tx:

@@ -45,7 +45,8 @@ class Direct(HttpToolsProtocol):
 
     def _is_usual(self) -> bool:
         is_free = self.cycle is None or self.cycle.response_complete
-        return is_free and not self.expect_100_continue and self.parser.should_keep_alive()
+        is_plain = not self.expect_100_continue and not self.parser.should_upgrade()
+        return is_free and is_plain and self.parser.should_keep_alive()
 
     def on_body(self, body: bytes) -> None:
         """A piece of a body."""

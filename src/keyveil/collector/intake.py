@@ -96,6 +96,8 @@ class Intake:
         if not (len(url) == _URL_LENGTH and url.startswith(_PREFIX) and url.endswith(_SUFFIX)):
             return None
         said = dict(headers)
+        if is_repeated(headers):
+            return None
         known = self._collector.book.find(url[len(_PREFIX) : -len(_SUFFIX)].decode("latin-1"))
         size = said.get(b"content-length", b"")
         if known is None or b"content-encoding" in said or not size.isdigit() or not 0 < int(size) <= most:
@@ -138,6 +140,11 @@ class Intake:
 
     async def _read(self, scope: Any, headers: dict[bytes, bytes], receive: Any, taken: list[int]) -> Upload:
         """The upload; what of the budget it uses is noted in `taken`."""
+        if is_repeated(scope["headers"]):
+            raise Problem("bad-request", "expected one Authorization header, got more")
+        if b"upgrade" in headers:
+            # The parser reads no body behind it.
+            raise Problem("bad-request", "reports are sent over HTTP/1.1; leave Upgrade out")
         campaign = scope["path"][len(PREFIX) : -len(SUFFIX)]
         # What was met before is found without leaving this thread.
         known = self._collector.book.find(campaign)
@@ -257,6 +264,11 @@ class Intake:
 
 class Disconnected(Exception):
     """The sender went away in the middle of a body."""
+
+
+def is_repeated(headers: Sequence[tuple[bytes, bytes]], name: bytes = b"authorization") -> bool:
+    """Whether a header that says who asks comes more than once: then nobody knows who does."""
+    return sum(header == name for header, _ in headers) > 1
 
 
 def bearer(header: bytes) -> str:

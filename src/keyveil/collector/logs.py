@@ -21,9 +21,14 @@ class Log:
     def __init__(self, out: IO[str] | None = None, *, clock: Any = time.time) -> None:
         self._out = out or sys.stderr
         self._clock = clock
+        self.lost = 0
+        """Lines that could not be written: a full disk must not stop who only wanted to tell of it."""
 
     def event(self, event: str, **fields: object) -> None:
         """Something that an operator may want to know."""
         now = self._clock()
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1000):03d}Z"
-        print(json.dumps({"at": at, "event": event, **fields}), file=self._out, flush=True)
+        try:
+            print(json.dumps({"at": at, "event": event, **fields}), file=self._out, flush=True)
+        except (OSError, ValueError):
+            self.lost += 1

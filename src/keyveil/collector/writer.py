@@ -67,6 +67,11 @@ class Writer:
             thread.start()
 
     @property
+    def is_alive(self) -> bool:
+        """Whether every thread that should write does."""
+        return all(thread.is_alive() for thread in self._threads)
+
+    @property
     def is_full(self) -> bool:
         """Whether an upload would be refused."""
         return self._queue.qsize() >= self._settings.waiting_uploads

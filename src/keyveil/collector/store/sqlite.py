@@ -349,13 +349,15 @@ class SqliteStore:
                     connection.execute("rollback")
 
     def backup(self, path: Path) -> None:
-        """A copy of one moment, while others write."""
+        """A copy of one moment, while others write.
+
+        One reader's view, written out whole: the pages of SQLite's own backup begin anew at every commit.
+        """
         with _refusals():
-            source, copy = self._connect(), sqlite3.connect(path)
+            source = self._connect()
             try:
-                source.backup(copy, pages=4096)
+                source.execute("vacuum into ?", (str(path),))
             finally:
-                copy.close()
                 source.close()
                 self._open.remove(source)
 
