@@ -20,7 +20,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from keyveil.collector.intake import JSON_HEADERS, Announced, Intake, statuses
+from keyveil.collector.intake import JSON_HEADERS, Announced, Intake, statuses, without_frames
 from keyveil.collector.problems import Problem
 from keyveil.collector.upload import Upload
 
@@ -77,6 +77,7 @@ class Pending:
         self._protocol, self._announced = protocol, announced
         self._timer: asyncio.TimerHandle | None = None
         self._is_whole = False
+        self._taken = 0
         # What uvicorn asks a cycle for.
         self.response_complete = self.disconnected = False
         self.keep_alive = True
@@ -102,8 +103,9 @@ class Pending:
         try:
             body = self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
             self._protocol.intake.put(body, self._announced, self)
+            self._taken = len(body)
         except Problem as problem:
-            self._refuse(problem)
+            self._refuse(without_frames(problem))
 
     def _give_up(self) -> None:
         if not self.disconnected and not self._is_whole:
@@ -114,14 +116,12 @@ class Pending:
         """The connection is lost (uvicorn wakes who waits for a message)."""
         if self._timer is not None:
             self._timer.cancel()
-        if not self._is_whole and not self.response_complete:
-            self._is_whole = True
-            self._protocol.intake.give(self._announced)
+        self._is_whole = True
 
     # --- answering ---
 
     def done(self) -> bool:
-        """Whether an answer is no longer waited for; the memory is given back in any case."""
+        """Whether an answer is no longer waited for; the room is given back in any case."""
         return False
 
     def set_result(self, upload: Upload) -> None:
@@ -140,7 +140,8 @@ class Pending:
         self._answer(_message(problem.status, headers, body))
 
     def _answer(self, message: bytes) -> None:
-        self._protocol.intake.give(self._announced)
+        self._protocol.intake.give(self._taken)
+        self._taken = 0
         self.response_complete = True
         transport = self._protocol.transport
         if self.disconnected or transport.is_closing():

@@ -37,11 +37,10 @@ _LONG_JSON = 1 << 14
 
 
 class Announced(NamedTuple):
-    """An upload whose header is in order; its size is taken from the budget."""
+    """An upload whose header is in order."""
 
     known: Known
     credential: Credential | None
-    size: int
 
 
 class Intake:
@@ -77,7 +76,7 @@ class Intake:
                 raise upload.problem
         except (Problem, StoreError) as error:
             problem = error if isinstance(error, Problem) else unavailable(error, self._settings.retry_after)
-            await self._refuse(problem, headers, send)
+            await self._refuse(without_frames(problem), headers, send)
             return
         except Disconnected:
             return
@@ -92,7 +91,7 @@ class Intake:
     # --- without waiting ---
 
     def admit_now(self, url: bytes, headers: Sequence[tuple[bytes, bytes]], *, most: int) -> Announced | None:
-        """A usual upload whose header is all in order, with room taken for its body; None for any other."""
+        """A usual upload whose header is all in order; None for any other."""
         if not (len(url) == _URL_LENGTH and url.startswith(_PREFIX) and url.endswith(_SUFFIX)):
             return None
         said = dict(headers)
@@ -108,23 +107,31 @@ class Intake:
             if credential is None:
                 return None
         try:
-            if self._admit(known, credential, said) != FRAMED or not self._budget.take(int(size)):
+            if self._admit(known, credential, said) != FRAMED:
                 return None
         except Problem:
             return None
-        return Announced(known, credential, int(size))
+        self._reserve(credential)
+        return Announced(known, credential)
 
     def put(self, body: bytes, announced: Announced, done: Any) -> None:
-        """Queue the upload in a body; `done.set_result(upload)` tells when it is written."""
-        known, credential, _ = announced
-        upload = self._upload(body, FRAMED, known, credential)
-        if credential is not None:
-            self._rates.spend(credential, upload.n_reports)
-        self._writer.put(upload, done)
+        """Queue the upload in a body; `done.set_result(upload)` tells when it is written.
 
-    def give(self, announced: Announced) -> None:
-        """The room of an upload that was answered, or came to nothing."""
-        self._budget.give(announced.size)
+        Room is taken for what has come, not for what was announced: silence takes nothing from others.
+        """
+        taken = [0]
+        self._take(len(body), taken)
+        try:
+            upload = self._upload(body, FRAMED, *announced)
+            self._charge(announced.credential, upload)
+            self._writer.put(upload, done)
+        except BaseException:
+            self.give(taken[0])
+            raise
+
+    def give(self, size: int) -> None:
+        """The room of an upload that was answered."""
+        self._budget.give(size)
 
     def refusal(self, problem: Problem) -> tuple[list[tuple[bytes, bytes]], bytes]:
         """Headers and body of a refusal, which is counted."""
@@ -159,15 +166,24 @@ class Intake:
         if scope["query_string"]:
             raise Problem("bad-request", "this request has no query parameters")
         kind = self._admit(known, credential, headers)
+        self._reserve(credential)
         expander = self._expander(headers) if b"content-encoding" in headers else None
         body = await self._body(headers, receive, expander, taken)
         if kind == JSON and len(body) > _LONG_JSON:
             upload = await self._work(self._upload, body, JSON, known, credential)
         else:
             upload = self._upload(body, kind, known, credential)
-        if credential is not None:
-            self._rates.spend(credential, upload.n_reports)
+        self._charge(credential, upload)
         return upload
+
+    def _reserve(self, credential: Credential | None) -> None:
+        """One report at least will come."""
+        if credential is not None:
+            self._rates.spend(credential, 1)
+
+    def _charge(self, credential: Credential | None, upload: Upload) -> None:
+        if credential is not None:
+            self._rates.charge(credential, upload.n_reports)
 
     def _admit(self, known: Known, credential: Credential | None, headers: dict[bytes, bytes]) -> str:
         """The kind of body that follows, or a refusal before it is read."""
@@ -223,15 +239,12 @@ class Intake:
             size = int(claimed) if claimed.isdigit() else largest + 1
             if size > largest:
                 raise Problem("too-large", f"expected at most {largest} bytes")
-            self._take(size, taken)
         else:
             largest = self._settings.largest_unannounced
-        message = await receive()
-        if expander is None and claimed is not None and not message.get("more_body", False):
-            return _part(message)
         async with _patience(self._settings.patience):
             parts, size = [], 0
             while True:
+                message = await receive()
                 part = _part(message)
                 size += len(part)
                 if size > largest:
@@ -239,15 +252,13 @@ class Intake:
                     raise Problem("too-large", f"expected at most {largest} bytes{hint}")
                 if expander is not None:
                     part = expander.feed(part)
-                if claimed is None or expander is not None:
-                    self._take(len(part), taken)
+                self._take(len(part), taken)
                 parts.append(part)
                 if not message.get("more_body", False):
                     break
-                message = await receive()
         if expander is not None:
             expander.finish()
-        return b"".join(parts)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _take(self, size: int, taken: list[int]) -> None:
         if not self._budget.take(size):
@@ -260,6 +271,12 @@ class Intake:
         if not length.isdigit() or int(length) > _DRAINED:
             said.append((b"connection", b"close"))
         await _answer(send, problem.status, said, body)
+
+
+def without_frames(problem: Problem) -> Problem:
+    """A refusal without the frames in which it was raised: they hold the body, and the refusal itself."""
+    problem.__context__ = problem.__cause__ = None
+    return problem.with_traceback(None)
 
 
 class Disconnected(Exception):

@@ -43,7 +43,8 @@ class Budget:
 class Rates:
     """A bucket a credential, filled at its rate, as deep as two seconds of it.
 
-    A caller may overdraw once: what a request costs is known when its body has been read.
+    A caller may overdraw once: what a request costs is known when its body has been read. One is spent
+    when it is admitted, and whoever comes to their body after another has overdrawn is refused.
 
     >>> now = [0.0]
     >>> rates = Rates(clock=lambda: now[0])
@@ -63,18 +64,18 @@ class Rates:
 
     def check(self, credential: Credential) -> None:
         """Refuse a caller who has overdrawn."""
-        if credential.rate is None:
-            return
-        left = self._left(credential, credential.rate)
-        if left <= 0:
-            raise Problem(
-                "rate-limited",
-                f"this token may send {credential.rate:g} a second",
-                retry_after=(1 - left) / credential.rate,
-            )
+        if credential.rate is not None and (left := self._left(credential, credential.rate)) <= 0:
+            raise _refusal(credential.rate, left)
+
+    def charge(self, credential: Credential, cost: float) -> None:
+        """What a request that was admitted turned out to cost, the one included that it spent then."""
+        if credential.rate is not None and (left := self._left(credential, credential.rate)) <= -1:
+            # Admissions alone leave more than that: another has overdrawn meanwhile.
+            raise _refusal(credential.rate, left)
+        self.spend(credential, cost - 1)
 
     def spend(self, credential: Credential, cost: float) -> None:
-        """What a request turned out to cost."""
+        """Take something out of a bucket, whatever is in it."""
         if credential.rate is None:
             return
         left = self._left(credential, credential.rate)
@@ -87,3 +88,7 @@ class Rates:
         full = max(2 * rate, 1.0)
         left, at = self._buckets.get(credential.id, (full, self._clock()))
         return min(full, left + rate * (self._clock() - at))
+
+
+def _refusal(rate: float, left: float) -> Problem:
+    return Problem("rate-limited", f"this token may send {rate:g} a second", retry_after=(1 - left) / rate)

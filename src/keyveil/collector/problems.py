@@ -181,6 +181,12 @@ _ENTRIES: dict[str, Entry] = {
         "The disk is full or the database is away. Whether the reports were counted is not known.",
         "Wait as long as Retry-After says, then send the same again: a report counts once.",
     ),
+    "no-room": Entry(
+        503,
+        "There is no room for a copy",
+        "The folder for temporary files is full, or cannot be written.",
+        "Make room there, or set TMPDIR to a folder that has some, and ask again.",
+    ),
     "stopping": Entry(
         503,
         "The collector is stopping",

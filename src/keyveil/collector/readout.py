@@ -142,6 +142,9 @@ class ReadOut:
             else:
                 write_parquet(out, known.campaign, number, length, blocks)
             out.seek(0)
+        except OSError as error:
+            out.close()
+            raise Problem("no-room", str(error.strerror)) from None
         except BaseException:
             out.close()
             raise

@@ -43,6 +43,8 @@ _OWN_TABLES = (
 )
 # Collectors that start at once make the tables one after the other; the number is arbitrary.
 _STARTING = 0x6B76636C
+# Seconds that a transaction may do nothing, and that it may wait for another's lock.
+_LONGEST_IDLE, _LONGEST_WAIT = 10, 20
 _DAMAGED = (psycopg.errors.DataCorrupted, psycopg.errors.IndexCorrupted)
 
 
@@ -182,6 +184,9 @@ class PostgresStore:
         row = connection.execute("show synchronous_commit").fetchone()
         if row is not None and row[0] == "off":
             connection.execute("set synchronous_commit = on")
+        # A process that is frozen inside a transaction loses it, and nobody waits for a lock for ever.
+        connection.execute(f"set idle_in_transaction_session_timeout = '{_LONGEST_IDLE}s'")
+        connection.execute(f"set lock_timeout = '{_LONGEST_WAIT}s'")
         self._threads.connection = connection
         self._open.add(connection)
         return connection
@@ -189,6 +194,9 @@ class PostgresStore:
     def _prepare(self, announce: Callable[[Migration], None]) -> None:
         """Make the tables, or bring them to today's schema; collectors that start at once take turns."""
         with self.write() as tx:
+            # Whoever migrates may take long, and whoever starts meanwhile waits for it.
+            tx._run("set local idle_in_transaction_session_timeout = 0")
+            tx._run("set local lock_timeout = 0")
             tx.be_alone()
             tables = {
                 name
