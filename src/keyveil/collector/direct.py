@@ -25,6 +25,8 @@ from keyveil.collector.problems import Problem
 from keyveil.collector.upload import Upload
 
 _LARGEST = 1 << 16
+# No client of ours sends a tenth of it.
+_LARGEST_HEAD = 1 << 16
 
 
 class Direct(HttpToolsProtocol):
@@ -36,12 +38,58 @@ class Direct(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Take an upload here, or let an ASGI task be started for the request."""
+        self._is_in_head, self._head_bytes = False, 0
         if self.parser.get_method() == b"POST" and self._is_usual():
             announced = self.intake.admit_now(self.url, self.headers, most=_LARGEST)
             if announced is not None:
                 self.cycle = Pending(self, announced)
                 return
         super().on_headers_complete()
+
+    # --- headers ---
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Somebody is there, and has so long to say what they want."""
+        super().connection_made(transport)
+        self._head_bytes, self._is_in_head, self._ended = 0, True, False
+        self._deadline: asyncio.TimerHandle | None = None
+        self._expect_header()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody is there any more."""
+        self._expect_nothing()
+        super().connection_lost(exc)
+
+    def _expect_header(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(self.intake.patience, self._cut_off, "bad-request")
+
+    def _expect_nothing(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _cut_off(self, code: str) -> None:
+        """A header that is too long, or does not come."""
+        if not self.transport.is_closing():
+            headers, body = self.intake.refusal(Problem(code))
+            closing = [*headers, (b"connection", b"close")]
+            self.transport.write(_message(Problem(code).status, closing, body))
+            self.transport.close()
+
+    def _look_at_header(self, size: int) -> None:
+        """After so many bytes more: whether a header is under way, and how long it is by now."""
+        # What came behind the end of a body is not worth counting apart.
+        if self._ended or not self._is_in_head:
+            self._head_bytes = 0
+            self._expect_nothing()
+            return
+        self._head_bytes += size
+        self._expect_header()
+        if self._head_bytes > _LARGEST_HEAD:
+            self._cut_off("header-too-large")
+
+    # --- uploads ---
 
     def _is_usual(self) -> bool:
         is_free = self.cycle is None or self.cycle.response_complete
@@ -57,6 +105,7 @@ class Direct(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """The end of a body."""
+        self._is_in_head = self._ended = True
         if isinstance(self.cycle, Pending):
             self.cycle.put()
         else:
@@ -64,7 +113,9 @@ class Direct(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Some bytes; a body that is not whole by then has so long to come."""
+        self._ended = False
         super().data_received(data)
+        self._look_at_header(len(data))
         if isinstance(self.cycle, Pending):
             self.cycle.be_patient()
 

@@ -181,6 +181,12 @@ _ENTRIES: dict[str, Entry] = {
         "The disk is full or the database is away. Whether the reports were counted is not known.",
         "Wait as long as Retry-After says, then send the same again: a report counts once.",
     ),
+    "header-too-large": Entry(
+        431,
+        "The header is too large",
+        "The request line and the headers have more than 64 KiB.",
+        "Send fewer or shorter headers.",
+    ),
     "no-room": Entry(
         503,
         "There is no room for a copy",

@@ -8,6 +8,7 @@ from collecting import make_question, make_reports
 
 from keyveil.collector.logs import Log
 from keyveil.collector.store.sqlite import SqliteStore
+from keyveil.errors import StoreError
 
 
 class FullDisk:
@@ -124,3 +125,14 @@ def test_no_address_sends_anybody_to_another_host(caller, path):
     answer = caller("GET", path, headers=[("host", "evil.example")])
     assert answer.status == 404
     assert "location" not in answer.headers
+
+
+@pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
+def test_a_store_is_open_once_under_whatever_name(tmp_path, link):
+    """A14: a link got around the lock, and two collectors counted half each."""
+    store = SqliteStore(tmp_path / "c.db")
+    other = tmp_path / "other.db"
+    getattr(other, link)(tmp_path / "c.db")
+    with pytest.raises(StoreError, match=r"another collector has c\.db open|has two names"):
+        SqliteStore(other)
+    store.close()

@@ -26,6 +26,14 @@ def server(tmp_path_factory):
     process.stop()
 
 
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory):
+    """A collector that waits for nobody longer than a second."""
+    process = Process(f"sqlite:///{tmp_path_factory.mktemp('hasty')}/c.db", "--patience", "1")
+    yield process
+    process.stop()
+
+
 def connection(stack, server, head):
     line = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
     line.sendall(head.encode())
@@ -189,3 +197,52 @@ def test_a_full_folder_for_temporary_files_is_said(caller, monkeypatch):
     answer = caller("GET", f"/v1/campaigns/{campaign.id}/rounds/1/reports?format=frames", token=caller.admin)
     assert (answer.status, answer.code) == (503, "no-room")
     assert "No space left on device" in answer.json["detail"]
+
+
+def test_headers_without_end_are_cut_off(server):
+    """A8: 201 MB of header lines took 2.3 GB."""
+    before = server.memory()
+    with ExitStack() as stack:
+        line = connection(stack, server, "GET /healthz HTTP/1.1\r\nHost: x\r\n")
+        sent, lines = 0, b"".join(b"x-%04d: %s\r\n" % (number, b"y" * 200) for number in range(500))
+        try:
+            while sent < 64 << 20:
+                line.sendall(lines)
+                sent += len(lines)
+        except OSError:
+            """Cut off."""
+    assert sent < 8 << 20, "megabytes of header were read"
+    assert server.memory() - before < 30 << 20
+
+
+@pytest.mark.parametrize(
+    "start", ["", "GET /healthz HTTP/1.1\r\nHost: x\r\nx-slow: "], ids=["idle", "dripping"]
+)
+def test_a_header_that_does_not_come_is_not_waited_for(hasty, start):
+    """A8: a thousand idle connections locked everybody out, for as long as they liked."""
+    with ExitStack() as stack:
+        line = connection(stack, hasty, start)
+        started = time.monotonic()
+        while time.monotonic() - started < 10:
+            try:
+                line.sendall(b"a" if start else b"")
+                line.settimeout(0.2)
+                if line.recv(1 << 16) == b"":
+                    break
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+        assert time.monotonic() - started < 5
+    assert hasty.ask("GET", "/healthz")[0] == 200
+
+
+def test_a_connection_that_is_used_stays(hasty):
+    """Deadlines are for what does not come: requests in pieces and one after the other are answered."""
+    with ExitStack() as stack:
+        line = connection(stack, hasty, "GET /healthz HTTP/1.1\r\n")
+        for _ in range(4):
+            time.sleep(0.4)
+            line.sendall(b"Host: x\r\n\r\n")
+            assert heard(line) == 200
+            line.sendall(b"GET /healthz HTTP/1.1\r\n")

@@ -229,7 +229,8 @@ class SqliteStore:
         backup_first: Path | None = None,
         announce: Callable[[Migration], None] = lambda _: None,
     ) -> None:
-        self._path = path
+        # A link leads to the same file, and to the same lock.
+        self._path = path = path.resolve()
         self.migrated: Migration | None = None
         self._lock_file = _lock(path)
         self._lock = threading.Lock()
@@ -461,6 +462,9 @@ def _lock(path: Path) -> int:
         raise StoreError(
             f"another collector has {path.name} open; stop it, or use postgresql:// for several"
         ) from None
+    if path.exists() and path.stat().st_nlink > 1:
+        os.close(held)
+        raise StoreError(f"{path.name} has two names, and a lock knows one; remove the hard link")
     return held
 
 
