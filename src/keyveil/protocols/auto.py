@@ -27,30 +27,24 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.errors import ProtocolError
-from keyveil.estimate import Estimates, Lever, Levers, estimate
+from keyveil.estimate import Estimates, Lever, Levers
 from keyveil.estimate.shrink import (
     NO_ANCHOR,
     TYPICAL_SPREAD,
-    Anchor,
     Earlier,
-    Evidence,
-    Shrunk,
-    Total,
     shrink,
 )
-from keyveil.estimate.sizes import SizeLaw, Truncation, class_ends, size_classes
+from keyveil.estimate.sizes import SizeLaw, Truncation, size_classes
 from keyveil.estimate.whole import Truncations, untruncate
-from keyveil.mechanisms import Bucket, EncodedOracle, Mechanism, SizeClass
-from keyveil.mechanisms.base import AsksOneKey, check_size
-from keyveil.mechanisms.channel import share
+from keyveil.mechanisms import Bucket, EncodedOracle, Mechanism
+from keyveil.mechanisms.base import check_size
 from keyveil.mechanisms.encoded import (
     OwnSignResponse,
     PopularSizeResponse,
@@ -61,9 +55,9 @@ from keyveil.numerics import parse_epsilon
 from keyveil.plan import Choice, Crowd, best
 from keyveil.plan.choice import WANTS, cohorts
 from keyveil.protocols.base import History, Outcome, check_history, protocol_name, require_reports
+from keyveil.protocols.course import Course, total
 from keyveil.protocols.ks_grr import widen
 from keyveil.rounds import Group, Round
-from keyveil.tally import Tally
 
 Floats = NDArray[np.float64]
 
@@ -102,23 +96,6 @@ class Tuning:
 
 TUNINGS: Mapping[int, Tuning] = MappingProxyType({1: Tuning()})
 NEWEST = max(TUNINGS)
-
-
-class Discovered(NamedTuple):
-    """What `discover` found: unbiased frequencies, what they say, and what they say together."""
-
-    raw: Estimates
-    seen: Evidence
-    shrunk: Shrunk
-
-
-class Measured(NamedTuple):
-    """What `collect` or `measure` found, about whole or cut records."""
-
-    round: Round
-    raw: Estimates
-    seen: Evidence
-    cut: Truncation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +188,7 @@ class Auto:
     def next(self, history: History) -> Round | Outcome:
         """What follows from the rounds so far: read as they were opened, whatever would be opened today."""
         check_history(self, history)
-        course, (round, tally) = _Course(self, history), history[-1]
+        course, (round, tally) = Course(self, history), history[-1]
         match round.purpose:
             case "sizes" if not self._means_anchor_themselves(course.law):
                 return self._values(round.campaign, 2)
@@ -232,45 +209,6 @@ class Auto:
         starts = size_classes(min(2 * typical, n_keys))
         asks = SizeClassResponse if len(starts) <= self.tuning.few_classes else SizeClassWave
         return asks.for_epsilon(self.epsilon, n_keys=n_keys, starts=starts)
-
-    def _other_sizes(self, mechanism: EncodedOracle, law: SizeLaw, reports: int) -> list[str]:
-        """What contradicts the declared number of pairs, that of nine users in ten."""
-        assert isinstance(mechanism.encoder, SizeClass)
-        largest, odds, declared = (
-            class_ends(mechanism.encoder.starts),
-            float(mechanism.loss),
-            self.pairs_per_user,
-        )
-        tuning = self.tuning
-        error = tuning.surely * (odds + 1) / (odds - 1) / math.sqrt(reports)
-        said = f"pairs_per_user is {declared}, but "
-        if law.shares[largest > declared / tuning.other_sizes].sum() < 0.1 and error < 0.1:
-            return [f"{said}nine users in ten hold at most half of that"]
-        if law.shares[largest >= tuning.other_sizes * declared].sum() > max(0.1, error):
-            return [f"{said}more than one user in ten holds about twice as many or more"]
-        return []
-
-    def _other_skew(self, raw: Estimates, cut: Truncation) -> list[str]:
-        """What contradicts the assumed skew: how frequent the key of a typical pair is.
-
-        That is sum f**2 / sum f. Squared estimates exceed squares by their variance; a twentieth of it
-        may be wrong.
-        """
-        crowd = Crowd(users=self.users, n_keys=self.n_keys, law=cut.law, skew=self.skew)
-        share = cut.share(crowd.frequency)
-        whole = max(float(crowd.counts @ share), 1e-12)
-        variance = np.where(np.isfinite(raw.frequency_se), raw.frequency_se, 0.0) ** 2
-        squares = float(np.sum(raw.frequency**2 - variance))
-        noise = 2 * np.sum(variance**2) + 4 * max(squares, 0.0) * variance.mean() + (variance.sum() / 20) ** 2
-        surely, factor = self.tuning.surely, self.tuning.other_skew
-        seen, error = max(squares, 0.0) / whole, surely * math.sqrt(float(noise)) / whole
-        assumed = float(crowd.counts @ share**2) / whole
-        if assumed / factor <= seen + error and seen - error <= assumed * factor:
-            return []
-        return [
-            f"with a skew of {self.skew:g} the key of a typical pair would have frequency {assumed:.2g}, "
-            f"found was {seen:.2g}"
-        ]
 
     def _means_anchor_themselves(self, law: SizeLaw) -> bool:
         """Whether the keys together will tell where means lie, so that no group need be spent on it."""
@@ -332,7 +270,7 @@ class Auto:
 
     # --- what comes of it ---
 
-    def _after_main(self, course: _Course) -> Round | Outcome:
+    def _after_main(self, course: Course) -> Round | Outcome:
         main = course.measured
         # Whoever checks comes behind the main group, if anybody does.
         if main.round.group[1] == 1 or not self.holds_several:
@@ -354,18 +292,18 @@ class Auto:
         group = (1 - self.tuning.check, Fraction(1))
         return replace(self._round(main.campaign, main.number + 1, "check", mechanism, group), keys=main.keys)
 
-    def _finish(self, course: _Course) -> Outcome:
+    def _finish(self, course: Course) -> Outcome:
         main, keys = course.checked, course.measured.round.keys
         raw, notes = course.measured.raw, course.notes
         if keys is None:
-            shrunk = shrink(main.seen, total=_total(main.cut.law), anchor=course.anchor, top=self.top)
+            shrunk = shrink(main.seen, total=total(main.cut.law), anchor=course.anchor, top=self.top)
             cut: Truncation | Truncations = main.cut
         else:
             found = course.discovered
             raw = _merge(raw, found.raw, keys)
             earlier = Earlier(found.seen, found.shrunk.prior, np.array(keys))
             shrunk = shrink(
-                main.seen, total=_total(course.law), anchor=course.anchor, top=self.top, earlier=earlier
+                main.seen, total=total(course.law), anchor=course.anchor, top=self.top, earlier=earlier
             )
             rest = np.ones(self.n_keys, dtype=np.bool_)
             rest[list(keys)] = False
@@ -381,114 +319,6 @@ class Auto:
         )
         anchor = None if course.anchor is NO_ANCHOR else course.anchor.mean
         return Outcome(raw=raw, published=published, notes=notes, rounds=course.n_rounds, anchor=anchor)
-
-
-class _Course:
-    """What the rounds so far say, each read once, from the rounds as they were opened."""
-
-    def __init__(self, protocol: Auto, history: History) -> None:
-        self._protocol, self._heard = protocol, {round.purpose: (round, tally) for round, tally in history}
-        self.n_rounds = len(history)
-
-    def _told(self, purpose: str) -> tuple[Round, Tally] | None:
-        """A round that somebody answered, and its tally."""
-        found = self._heard.get(purpose)
-        return None if found is None or found[1].n_reports == 0 else found
-
-    @cached_property
-    def law(self) -> SizeLaw:
-        """How many pairs users hold."""
-        if not self._protocol.holds_several:
-            return self._values[1]
-        if (found := self._told("sizes")) is None:
-            return SizeLaw.exactly(self._protocol.pairs_per_user)
-        return SizeLaw.told(_encoded(found[0]), found[1])
-
-    @cached_property
-    def law_of_candidates(self) -> SizeLaw:
-        """How many of the candidates users hold."""
-        found = self._told("overlap")
-        return self.law if found is None else SizeLaw.told(_encoded(found[0]), found[1])
-
-    @property
-    def anchor(self) -> Anchor:
-        """Where means lie on the whole."""
-        return self._values[0]
-
-    @cached_property
-    def _values(self) -> tuple[Anchor, SizeLaw]:
-        """The mean of one value a user, and how many hold any."""
-        if (found := self._told("values")) is None:
-            return NO_ANCHOR, SizeLaw.exactly(1)
-        oracle, n = found[0].mechanism, found[1].n_reports
-        a, b = float(oracle.a), float(oracle.b)
-        _, plus, minus = share(a, b, found[1].cells["support"], n)
-        held = min(1.0, max(plus + minus, 0.05))
-        error = math.sqrt((2 * b + (a - b) * held) / n) / (a - b)
-        mean = min(1.0, max(-1.0, (plus - minus) / held))
-        sizes, shares = np.array([0.0, 1.0]), np.array([1 - held, held])
-        return Anchor(mean, error / held), SizeLaw(sizes=sizes, shares=shares, mean_error=error)
-
-    @cached_property
-    def discovered(self) -> Discovered:
-        """The frequencies of all keys, before the candidates are measured."""
-        round, tally = self._heard["discover"]
-        require_reports(round, tally)
-        assert isinstance(round.mechanism, Bucket)
-        raw = estimate(round.mechanism, tally).told_within(round.size)
-        seen = Evidence.of(raw, Truncation(law=self.law, l=round.mechanism.pairs_per_user))
-        return Discovered(raw, seen, shrink(seen, total=_total(self.law), top=self._protocol.top))
-
-    def candidates(self) -> tuple[int, ...]:
-        """The keys that may well belong to the top."""
-        in_top, top, tuning = self.discovered.shrunk.in_top, self._protocol.top, self._protocol.tuning
-        count = min(
-            max(int((in_top > tuning.likely).sum()), 2 * top), tuning.most_candidates, self._protocol.n_keys
-        )
-        return tuple(sorted(np.argsort(-in_top, kind="stable")[:count].tolist()))
-
-    @cached_property
-    def measured(self) -> Measured:
-        """What the main round says, before truncation was checked."""
-        round, tally = self._heard.get("collect") or self._heard["measure"]
-        mechanism, law = round.mechanism, self.law if round.keys is None else self.law_of_candidates
-        raw = estimate(mechanism, tally).told_within(round.size)  # type: ignore[arg-type]
-        # A mechanism that asks about one key cuts no record.
-        l = mechanism.n_keys if isinstance(mechanism, AsksOneKey) else mechanism.pairs_per_user
-        cut = Truncation(law=law, l=l)
-        return Measured(round, raw, Evidence.of(raw, cut), cut)
-
-    @cached_property
-    def checked(self) -> Measured:
-        """The same, with what those who checked say about truncation."""
-        main, found = self.measured, self._told("check")
-        if found is None:
-            return main
-        cut = main.cut.checked(_encoded(found[0]), found[1], main.seen.frequency)
-        return main._replace(cut=cut, seen=replace(main.seen, truncation=cut))
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What did not go as planned."""
-        notes: list[str] = []
-        protocol = self._protocol
-        if "sizes" in self._heard:
-            found = self._told("sizes")
-            if found is None:
-                notes.append(f"nobody told a size; {protocol.pairs_per_user} pairs are taken for it")
-            else:
-                notes += protocol._other_sizes(_encoded(found[0]), self.law, found[1].n_reports)
-        first = self.discovered if "discover" in self._heard else self.measured
-        return (*notes, *protocol._other_skew(first.raw, first.seen.truncation))
-
-
-def _encoded(round: Round) -> EncodedOracle:
-    assert isinstance(round.mechanism, EncodedOracle)
-    return round.mechanism
-
-
-def _total(law: SizeLaw) -> Total:
-    return Total(law.mean, max(law.mean_error, 1e-9))
 
 
 def _merge(raw: Estimates, first: Estimates, keys: tuple[int, ...]) -> Estimates:
