@@ -16,6 +16,7 @@ import pytest
 from collecting import make_question, make_reports
 from serving import Process
 
+from keyveil.collector.store import open_store
 from keyveil.report import to_frames
 
 
@@ -189,6 +190,15 @@ def test_a_frozen_collector_holds_nobody(database):
     finally:
         one.kill()
         other.kill()
+
+
+def test_the_database_ends_a_transaction_that_does_nothing(database):
+    """A13, without luck: six stops need not hit a transaction."""
+    store = open_store(database.fresh())
+    with store.read() as tx:
+        assert tx._all("show idle_in_transaction_session_timeout") == [("10s",)]
+        assert tx._all("show lock_timeout") == [("20s",)]
+    store.close()
 
 
 def test_a_full_folder_for_temporary_files_is_said(caller, monkeypatch):
