@@ -375,7 +375,7 @@ def test_a_device_connects_to_the_open_round_of_an_address(tmp_path, collector):
     collector.round = None
     with pytest.raises(CampaignError, match="no round") as refusal:
         Reporter.connect(url)
-    assert refusal.value.code == "expired"
+    assert refusal.value.code == "waiting"
 
 
 # --- what the person is told ---

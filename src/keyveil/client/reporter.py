@@ -158,7 +158,7 @@ class Reporter:
         token = options.get("token")
         fetched = transport.fetch_round(url, exchange=options.get("exchange") or transport.with_token(token))
         if fetched.round is None:
-            raise CampaignError("no round of this campaign is open", code="expired")
+            raise CampaignError("no round of this campaign is open", code="waiting")
         known: dict[str, Any] = {"collector": transport.split_address(url)[0]}
         if fetched.ids_are_issued:
             known["ids"] = transport.issued_ids(url, token=token)
