@@ -62,19 +62,19 @@ class Direct(HttpToolsProtocol):
 
     def _expect_header(self) -> None:
         if self._deadline is None:
-            self._deadline = self.loop.call_later(self.intake.patience, self._cut_off, "bad-request")
+            late = Problem("bad-request", "the header did not come in time")
+            self._deadline = self.loop.call_later(self.intake.patience, self._cut_off, late)
 
     def _expect_nothing(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _cut_off(self, code: str) -> None:
+    def _cut_off(self, problem: Problem) -> None:
         """A header that is too long, or does not come."""
         if not self.transport.is_closing():
-            headers, body = self.intake.refusal(Problem(code))
-            closing = [*headers, (b"connection", b"close")]
-            self.transport.write(_message(Problem(code).status, closing, body))
+            headers, body = self.intake.refusal(problem)
+            self.transport.write(_message(problem.status, [*headers, (b"connection", b"close")], body))
             self.transport.close()
 
     def _look_at_header(self, size: int) -> None:
@@ -87,7 +87,7 @@ class Direct(HttpToolsProtocol):
         self._head_bytes += size
         self._expect_header()
         if self._head_bytes > _LARGEST_HEAD:
-            self._cut_off("header-too-large")
+            self._cut_off(Problem("header-too-large"))
 
     # --- uploads ---
 

@@ -119,14 +119,13 @@ class Intake:
 
         Room is taken for what has come, not for what was announced: silence takes nothing from others.
         """
-        taken = [0]
-        self._take(len(body), taken)
+        self._take(len(body), [0])
         try:
             upload = self._upload(body, FRAMED, *announced)
             self._charge(announced.credential, upload)
             self._writer.put(upload, done)
         except BaseException:
-            self.give(taken[0])
+            self.give(len(body))
             raise
 
     def give(self, size: int) -> None:
