@@ -169,7 +169,8 @@ def test_a_body_that_never_comes_is_given_up_and_takes_no_room(server, asked):
         gone.send(whole[:-10])
         slow.send(whole[:-10])
         time.sleep(0.1)
-        assert waiting_bytes(server) == 0
+        # Charged for what has come, which is little, and not for long.
+        assert 0 < waiting_bytes(server) < 2 * len(whole)
         gone.socket.close()
         assert slow.hear() == (400, "bad-request")
         assert slow.headers[b"connection"] == b"close"
@@ -197,7 +198,7 @@ def test_what_goes_straight_and_what_does_not(tmp_path):
     def admitted(url=url, token=token, **said):
         headers = {"authorization": f"Bearer {token}", "content-length": "90", **said}
         pairs = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-        return intake.admit_now(url, pairs, most=1 << 16) is not None
+        return intake.admit_now(url, pairs, "127.0.0.1", most=1 << 16) is not None
 
     assert not admitted(), "a token that was never met must be looked up"
     caller.send(campaign, make_reports(campaign, 1), token=token)

@@ -3,11 +3,16 @@
 import base64
 import gzip
 import json
+import random
 
 import pytest
 from collecting import NOW, Caller, make_question, make_reports
 
+from keyveil.collector.fair_queue import FairQueue, Sender
+from keyveil.collector.limits import Budget
 from keyveil.collector.settings import Settings
+from keyveil.collector.upload import FRAMED, Upload, read_upload
+from keyveil.errors import ReportRejected
 from keyveil.report import Envelope, to_frames
 
 
@@ -119,11 +124,51 @@ def test_bytes_in_flight_are_bounded(tmp_path):
     caller = Caller(f"sqlite:///{tmp_path}/c.db", settings=Settings(waiting_bytes=1000, tick=3600))
     campaign = make_question()
     token = caller.create(campaign)["device_token"]
+    intake, report = caller.app.intake, make_reports(campaign, 1)
+    # What would not fit if it were alone is never taken; what does not fit now is, later.
     answer = caller.send(campaign, make_reports(campaign, 100), token=token)
+    assert (answer.status, answer.code) == (413, "too-large")
+    others = [(Sender(f"10.0.0.{place}", None), 1000 >> place) for place in range(1, 6)]
+    for other, size in others:
+        intake.take(other, size)
+    answer = caller.send(campaign, report, token=token)
     assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "overloaded", "1")
+    for other, size in others:
+        intake.give(other, size)
     # What was taken is given back.
-    assert caller.send(campaign, make_reports(campaign, 1), token=token) == ["accepted"]
+    assert caller.send(campaign, report, token=token) == ["accepted"]
+    assert intake._budget.taken == 0
     caller.close()
+
+
+def test_one_sender_leaves_room_for_others():
+    budget = Budget(64 << 20)
+    held = {}
+    for sender in "abcd":
+        held[sender] = 0
+        while budget.take(sender, 1 << 16):
+            held[sender] += 1 << 16
+    # A half, a half of the rest, and so on: never all.
+    assert [round(held[sender] / (1 << 20)) for sender in "abcd"] == [32, 16, 8, 4]
+    assert budget.take("e", 1 << 20)
+
+
+def test_senders_take_turns():
+    """Four megabytes of one sender's uploads are before another's in the queue, and not in the writing."""
+    queue = FairQueue()
+    upload = lambda size: Upload("", None, 1, [], size)  # noqa: E731
+    for _ in range(64):
+        queue.put(Sender("10.0.0.1", None), upload(1 << 16))
+    for _ in range(8):
+        queue.put(Sender("10.0.0.2", None), upload(100))
+    first = queue.take(most=100, work=1 << 19)
+    assert sum(one.size == 100 for one in first) == 8
+    assert 4 <= sum(one.size == 1 << 16 for one in first) <= 8
+    n_taken = len(first)
+    while n_taken < 72:
+        n_taken += len(queue.take(most=100, work=1 << 19))
+    queue.end()
+    assert queue.take(most=100, work=1) == []
 
 
 def test_a_full_queue_refuses_before_reading(tmp_path):
@@ -221,10 +266,44 @@ def test_nothing_that_was_sent_is_logged(caller):
         assert told not in logged
 
 
-def test_a_batch_of_a_thousand_kinds_is_one_question(caller):
+def test_a_batch_of_many_kinds_is_one_question(caller):
     campaign = make_question()
     token = caller.create(campaign)["device_token"]
     good = make_reports(campaign, 1)[0]
-    odd = [good[:17] + (7 + i).to_bytes(2, "little") + i.to_bytes(16, "big") + bytes(i) for i in range(1000)]
-    assert caller.send(campaign, [good, *odd], token=token) == ["accepted", *["wrong-round"] * 1000]
+    odd = [good[:17] + (7 + i).to_bytes(2, "little") + i.to_bytes(16, "big") + bytes(i) for i in range(64)]
+    assert caller.send(campaign, [good, *odd[1:]], token=token) == ["accepted", *["wrong-round"] * 63]
     assert caller.collector.metrics.groups == 1
+    answer = caller.send(campaign, [good, *odd], token=token)
+    assert (answer.status, answer.code) == (400, "bad-batch")
+    assert "65 kinds" in answer.json["detail"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_reports_are_sorted_as_one_by_one(seed):
+    """All headers at once say what each says alone."""
+    rng, tag = random.Random(seed), b"t" * 16
+    reports = []
+    for place in range(rng.randrange(1, 60)):
+        whole = Envelope(
+            campaign=rng.choice([tag, b"u" * 16]),
+            round=rng.choice([1, 1, 1, 2, 65535]),
+            report_id=place.to_bytes(16, "big"),
+            payload=bytes(rng.choice([1, 1, 2])),
+        ).to_bytes()
+        reports.append(rng.choice([whole, whole, whole, b"\x02" + whole[1:], whole[: rng.randrange(36)]]))
+    upload = read_upload(to_frames(reports), FRAMED, tag=tag, campaign="", token=None, most=100)
+    statuses, parts = ["accepted"] * len(reports), {}
+    for place, report in enumerate(reports):
+        try:
+            envelope = Envelope.from_bytes(report)
+        except ReportRejected as refusal:
+            statuses[place] = refusal.code.value
+            continue
+        if envelope.campaign != tag:
+            statuses[place] = "wrong-campaign"
+        else:
+            parts.setdefault((envelope.round, len(report)), []).append(place)
+    assert (upload.statuses or ["accepted"] * len(reports)) == statuses
+    assert {(part.round, part.length): list(part.places) for part in upload.parts} == parts
+    for part in upload.parts:
+        assert part.reports == b"".join(reports[place] for place in part.places)

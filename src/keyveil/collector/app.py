@@ -24,7 +24,7 @@ from keyveil.collector import pages
 from keyveil.collector.commit import Grown
 from keyveil.collector.endpoints import ENDPOINTS, JSON, Endpoint, Scope
 from keyveil.collector.intake import Intake, bearer, is_repeated, unavailable
-from keyveil.collector.limits import Rates
+from keyveil.collector.limits import Connections, Rates
 from keyveil.collector.openapi import document
 from keyveil.collector.problems import Problem
 from keyveil.collector.releases import RELEASE_TYPES, REPORT_TYPES, write_release
@@ -64,6 +64,9 @@ class Application:
             log=collector.log,
             grown=self._grown,
         )
+        settings = collector.settings
+        self.connections = Connections(settings.connections, settings.spare_connections)
+        collector.metrics.gauges["keyveil_connections"] = ("Open connections.", self.connections.__len__)
         self.intake = Intake(collector, self.writer, self._rates, self._executor)
         self._rest = Starlette(
             routes=[
@@ -113,6 +116,7 @@ class Application:
             with suppress(asyncio.CancelledError):
                 await chores
             await loop.run_in_executor(None, self.writer.stop)
+            self.intake.close()
             self._executor.shutdown()
             self.collector.store.close()
             self.collector.log.event("stopped")

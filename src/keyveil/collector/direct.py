@@ -20,7 +20,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from keyveil.collector.intake import JSON_HEADERS, Announced, Intake, statuses, without_frames
+from keyveil.collector.intake import FULL, JSON_HEADERS, Announced, Intake, statuses, without_frames
+from keyveil.collector.limits import Connections
 from keyveil.collector.problems import Problem
 from keyveil.collector.upload import Upload
 
@@ -30,35 +31,57 @@ _LARGEST_HEAD = 1 << 16
 
 
 class Direct(HttpToolsProtocol):
-    """A connection; subclasses name the `intake` that uploads go to."""
+    """A connection; subclasses name the `intake` that uploads go to, and what all connections share."""
 
     intake: Intake
+    others: Connections
     # A request's cycle, uvicorn's or ours.
     cycle: Any
 
     def on_headers_complete(self) -> None:
         """Take an upload here, or let an ASGI task be started for the request."""
         self._is_in_head, self._head_bytes = False, 0
-        if self.parser.get_method() == b"POST" and self._is_usual():
-            announced = self.intake.admit_now(self.url, self.headers, most=_LARGEST)
+        if self.parser.get_method() == b"POST" and not self.others.may_upload(self):
+            self.scope["extensions"] = {FULL: {}}
+        elif self.parser.get_method() == b"POST" and self._is_usual():
+            announced = self.intake.admit_now(self.url, self.headers, self._address, most=_LARGEST)
             if announced is not None:
                 self.cycle = Pending(self, announced)
                 return
         super().on_headers_complete()
 
-    # --- headers ---
+    # --- connections ---
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Somebody is there, and has so long to say what they want."""
         super().connection_made(transport)
         self._head_bytes, self._is_in_head, self._ended = 0, True, False
         self._deadline: asyncio.TimerHandle | None = None
+        self._address = self.client[0] if self.client else ""
+        if not self.others.add(self._address, self):
+            self._cut_off(self.intake.no_room())
+            return
         self._expect_header()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody is there any more."""
         self._expect_nothing()
+        self.others.remove(self._address, self)
         super().connection_lost(exc)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether a request is whole, and its answer on its way."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:
+            return False
+        return cycle.is_whole if isinstance(cycle, Pending) else not cycle.more_body
+
+    def abort(self) -> None:
+        """Hang up."""
+        self.transport.abort()
+
+    # --- headers ---
 
     def _expect_header(self) -> None:
         if self._deadline is None:
@@ -99,7 +122,7 @@ class Direct(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """A piece of a body."""
         if isinstance(self.cycle, Pending):
-            self.cycle.parts.append(body)
+            self.cycle.add(body)
         else:
             super().on_body(body)
 
@@ -114,6 +137,7 @@ class Direct(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Some bytes; a body that is not whole by then has so long to come."""
         self._ended = False
+        self.others.hear(self._address, self)
         super().data_received(data)
         self._look_at_header(len(data))
         if isinstance(self.cycle, Pending):
@@ -124,10 +148,10 @@ class Pending:
     """An upload between its header and its answer: to uvicorn a request's cycle, to the writer a future."""
 
     def __init__(self, protocol: Direct, announced: Announced) -> None:
-        self.parts: list[bytes] = []
+        self._parts: list[bytes] = []
         self._protocol, self._announced = protocol, announced
         self._timer: asyncio.TimerHandle | None = None
-        self._is_whole = False
+        self.is_whole = False
         self._taken = 0
         # What uvicorn asks a cycle for.
         self.response_complete = self.disconnected = False
@@ -140,26 +164,46 @@ class Pending:
 
     # --- reading ---
 
+    def add(self, part: bytes) -> None:
+        """A piece of the body; without room for it there is no upload."""
+        if self.response_complete:
+            return
+        try:
+            self._protocol.intake.take(self._announced.sender, len(part))
+        except Problem as problem:
+            self.keep_alive = False
+            self._refuse(without_frames(problem))
+            return
+        self._taken += len(part)
+        self._parts.append(part)
+
     def be_patient(self) -> None:
         """Wait for the rest of the body, for a while."""
-        if not self._is_whole and self._timer is None:
+        if not self.is_whole and not self.response_complete and self._timer is None:
             patience = self._protocol.intake.patience
             self._timer = self._protocol.loop.call_later(patience, self._give_up)
 
     def put(self) -> None:
         """Hand the whole body to the writer."""
-        self._is_whole = True
+        self.is_whole = True
         if self._timer is not None:
             self._timer.cancel()
+        if self.response_complete:
+            return
         try:
-            body = self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
+            body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+            self._parts.clear()
             self._protocol.intake.put(body, self._announced, self)
-            self._taken = len(body)
         except Problem as problem:
             self._refuse(without_frames(problem))
 
+    def _give(self) -> None:
+        self._protocol.intake.give(self._announced.sender, self._taken)
+        self._taken = 0
+        self._parts.clear()
+
     def _give_up(self) -> None:
-        if not self.disconnected and not self._is_whole:
+        if not self.disconnected and not self.is_whole:
             self.keep_alive = False
             self._refuse(Problem("bad-request", "the body did not come in time"))
 
@@ -167,7 +211,9 @@ class Pending:
         """The connection is lost (uvicorn wakes who waits for a message)."""
         if self._timer is not None:
             self._timer.cancel()
-        self._is_whole = True
+        if not self.is_whole:
+            self._give()
+        self.is_whole = True
 
     # --- answering ---
 
@@ -191,8 +237,7 @@ class Pending:
         self._answer(_message(problem.status, headers, body))
 
     def _answer(self, message: bytes) -> None:
-        self._protocol.intake.give(self._taken)
-        self._taken = 0
+        self._give()
         self.response_complete = True
         transport = self._protocol.transport
         if self.disconnected or transport.is_closing():
@@ -203,9 +248,9 @@ class Pending:
         self._protocol.on_response_complete()
 
 
-def direct_protocol(intake: Intake) -> type[Direct]:
+def direct_protocol(intake: Intake, connections: Connections) -> type[Direct]:
     """The protocol class of one collector."""
-    return type("Direct", (Direct,), {"intake": intake})
+    return type("Direct", (Direct,), {"intake": intake, "others": connections})
 
 
 def _message(status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bytes:

@@ -1,30 +1,36 @@
 """The report route: by ASGI for every upload, without waiting for the usual ones (`direct`).
 
 The order matters. Who sends, whether there is room and how large the body claims to be are settled
-before a byte of it is read. The answer waits for the commit.
+before a byte of it is read. Room is charged to the sender for what has come, not for what was announced:
+silence takes nothing from others. What is long to take apart is not taken apart on the event loop, nor
+two bodies of a sender at once. The answer waits for the commit.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
+from keyveil.collector.fair_queue import Sender
 from keyveil.collector.limits import Budget, Rates
 from keyveil.collector.problems import Problem
 from keyveil.collector.rounds import Known
 from keyveil.collector.service import Collector
 from keyveil.collector.tokens import Credential, Role
-from keyveil.collector.upload import FRAMED, JSON, Expander, Upload, read_upload
+from keyveil.collector.upload import FRAMED, JSON, Upload, expand, expanded_size, read_uniform, read_upload
 from keyveil.collector.writer import Writer
 from keyveil.errors import StoreError
 
 T = TypeVar("T")
 PREFIX, SUFFIX = "/v1/campaigns/", "/reports"
+# What a server says of a request on a connection that has a spare place.
+FULL = "keyveil.full"
 _ID_LENGTH = 64
 _PREFIX, _SUFFIX = PREFIX.encode(), SUFFIX.encode()
 _URL_LENGTH = len(PREFIX) + _ID_LENGTH + len(SUFFIX)
@@ -32,8 +38,8 @@ _FRAMED, _JSON = FRAMED.encode(), JSON.encode()
 JSON_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
 # An unread body up to this is let pass, so that the sender keeps its connection; beyond it is closed.
 _DRAINED = 1 << 18
-# JSON beyond this is taken apart away from the event loop.
-_LONG_JSON = 1 << 14
+# Bytes that are taken apart on the event loop: frames that are all alike, any others.
+_SHORT_UNIFORM, _SHORT = 1 << 20, 1 << 13
 
 
 class Announced(NamedTuple):
@@ -41,6 +47,7 @@ class Announced(NamedTuple):
 
     known: Known
     credential: Credential | None
+    sender: Sender
 
 
 class Intake:
@@ -50,6 +57,10 @@ class Intake:
         self._collector, self._writer, self._rates, self._executor = collector, writer, rates, executor
         self._settings = collector.settings
         self._budget = Budget(self._settings.waiting_bytes)
+        # A body that cannot be taken for want of room, even alone, is too large.
+        self._largest = min(self._settings.largest_body, self._settings.waiting_bytes // 2)
+        self._decoder = ThreadPoolExecutor(1, thread_name_prefix="keyveil-decoder")
+        self._turns: WeakValueDictionary[Sender, asyncio.Lock] = WeakValueDictionary()
         collector.metrics.gauges["keyveil_waiting_bytes"] = (
             "Bytes of uploads in memory.",
             lambda: self._budget.taken,
@@ -67,11 +78,11 @@ class Intake:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """One upload."""
-        taken = [0]
         headers = dict(scope["headers"])
+        room = _Room(self, _address(scope))
         try:
-            upload = await self._read(scope, headers, receive, taken)
-            await self._writer.put(upload)
+            upload = await self._read(scope, headers, receive, room)
+            await self._writer.put(room.sender, upload)
             if upload.problem is not None:
                 raise upload.problem
         except (Problem, StoreError) as error:
@@ -81,16 +92,22 @@ class Intake:
         except Disconnected:
             return
         finally:
-            self._budget.give(taken[0])
+            room.give()
         if upload.statuses is None:
             for message in _all_accepted(upload.n_reports):
                 await send(message)
         else:
             await _answer(send, 200, JSON_HEADERS, statuses(upload.statuses))
 
+    def close(self) -> None:
+        """Take nothing more apart."""
+        self._decoder.shutdown()
+
     # --- without waiting ---
 
-    def admit_now(self, url: bytes, headers: Sequence[tuple[bytes, bytes]], *, most: int) -> Announced | None:
+    def admit_now(
+        self, url: bytes, headers: Sequence[tuple[bytes, bytes]], address: str, *, most: int
+    ) -> Announced | None:
         """A usual upload whose header is all in order; None for any other."""
         if not (len(url) == _URL_LENGTH and url.startswith(_PREFIX) and url.endswith(_SUFFIX)):
             return None
@@ -112,25 +129,27 @@ class Intake:
         except Problem:
             return None
         self._reserve(credential)
-        return Announced(known, credential)
+        return Announced(known, credential, Sender(address, None if credential is None else credential.id))
 
     def put(self, body: bytes, announced: Announced, done: Any) -> None:
-        """Queue the upload in a body; `done.set_result(upload)` tells when it is written.
+        """Queue the upload in a body; `done.set_result(upload)` tells when it is written."""
+        known, credential, sender = announced
+        upload = read_upload(body, FRAMED, **self._named(known, credential))
+        self._charge(credential, upload)
+        self._writer.put(sender, upload, done)
 
-        Room is taken for what has come, not for what was announced: silence takes nothing from others.
-        """
-        self._take(len(body), [0])
-        try:
-            upload = self._upload(body, FRAMED, *announced)
-            self._charge(announced.credential, upload)
-            self._writer.put(upload, done)
-        except BaseException:
-            self.give(len(body))
-            raise
+    def take(self, sender: Sender, size: int) -> None:
+        """Room for bytes that have come, or a refusal."""
+        if not self._budget.take(sender, size):
+            raise self.no_room()
 
-    def give(self, size: int) -> None:
+    def no_room(self) -> Problem:
+        """What is said to whom there is no room for, now."""
+        return Problem("overloaded", retry_after=self._settings.retry_after)
+
+    def give(self, sender: Sender, size: int) -> None:
         """The room of an upload that was answered."""
-        self._budget.give(size)
+        self._budget.give(sender, size)
 
     def refusal(self, problem: Problem) -> tuple[list[tuple[bytes, bytes]], bytes]:
         """Headers and body of a refusal, which is counted."""
@@ -144,8 +163,10 @@ class Intake:
 
     # --- with waiting ---
 
-    async def _read(self, scope: Any, headers: dict[bytes, bytes], receive: Any, taken: list[int]) -> Upload:
-        """The upload; what of the budget it uses is noted in `taken`."""
+    async def _read(self, scope: Any, headers: dict[bytes, bytes], receive: Any, room: _Room) -> Upload:
+        """The upload, which holds some room."""
+        if FULL in scope.get("extensions", ()):
+            raise self.no_room()
         if is_repeated(scope["headers"]):
             raise Problem("bad-request", "expected one Authorization header, got more")
         if b"upgrade" in headers:
@@ -166,14 +187,38 @@ class Intake:
             raise Problem("bad-request", "this request has no query parameters")
         kind = self._admit(known, credential, headers)
         self._reserve(credential)
-        expander = self._expander(headers) if b"content-encoding" in headers else None
-        body = await self._body(headers, receive, expander, taken)
-        if kind == JSON and len(body) > _LONG_JSON:
-            upload = await self._work(self._upload, body, JSON, known, credential)
-        else:
-            upload = self._upload(body, kind, known, credential)
+        is_packed = _is_packed(headers)
+        if credential is not None:
+            room.sender = Sender(room.sender.address, credential.id)
+        body = await self._body(headers, receive, self._largest_of(kind), room)
+        upload = await self._taken_apart(body, kind, self._named(known, credential), is_packed, room)
         self._charge(credential, upload)
         return upload
+
+    async def _taken_apart(
+        self, body: bytes, kind: str, named: dict[str, Any], is_packed: bool, room: _Room
+    ) -> Upload:
+        if is_packed:
+            largest = self._largest_of(kind)
+            room.take(expanded_size(body, largest=largest))
+            return await self._in_turn(
+                room.sender, lambda: read_upload(expand(body, largest=largest), kind, **named)
+            )
+        if kind == FRAMED and len(body) <= _SHORT_UNIFORM:
+            uniform = read_uniform(body, **named)
+            if uniform is not None:
+                return uniform
+        if len(body) <= _SHORT:
+            return read_upload(body, kind, **named)
+        return await self._in_turn(room.sender, lambda: read_upload(body, kind, **named))
+
+    async def _in_turn(self, sender: Sender, read: Callable[[], Upload]) -> Upload:
+        """Take a body apart away from the event loop, one of a sender at a time."""
+        turn = self._turns.get(sender)
+        if turn is None:
+            turn = self._turns[sender] = asyncio.Lock()
+        async with turn:
+            return await asyncio.get_running_loop().run_in_executor(self._decoder, read)
 
     def _reserve(self, credential: Credential | None) -> None:
         """One report at least will come."""
@@ -198,21 +243,23 @@ class Intake:
             if kind not in (_FRAMED, _JSON):
                 raise Problem("unsupported-type", f"expected {FRAMED} or {JSON}")
         if self._writer.is_full:
-            raise Problem("overloaded", retry_after=self._settings.retry_after)
+            raise self.no_room()
         return FRAMED if kind == _FRAMED else JSON
 
     async def _work(self, call: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call, *args)
 
-    def _upload(self, body: bytes, kind: str, known: Known, credential: Credential | None) -> Upload:
-        return read_upload(
-            body,
-            kind,
-            tag=known.campaign.tag,
-            campaign=known.id,
-            token=None if credential is None else credential.id,
-            most=self._settings.most_reports,
-        )
+    def _named(self, known: Known, credential: Credential | None) -> dict[str, Any]:
+        """What an upload is read with."""
+        return {
+            "tag": known.campaign.tag,
+            "campaign": known.id,
+            "token": None if credential is None else credential.id,
+            "most": self._settings.most_reports,
+        }
+
+    def _largest_of(self, kind: str) -> int:
+        return self._largest if kind == FRAMED else min(self._largest, self._settings.largest_json)
 
     def _check(self, credential: Credential, known: Known) -> None:
         if credential.role is not Role.DEVICE:
@@ -221,25 +268,14 @@ class Intake:
             raise Problem("other-campaign")
         self._rates.check(credential)
 
-    def _expander(self, headers: dict[bytes, bytes]) -> Expander | None:
-        coding = headers.get(b"content-encoding", b"identity").strip().lower()
-        if coding == b"identity":
-            return None
-        if coding != b"gzip":
-            raise Problem("unsupported-type", "expected Content-Encoding: gzip, or none")
-        return Expander(self._settings.largest_body)
-
-    async def _body(
-        self, headers: dict[bytes, bytes], receive: Any, expander: Expander | None, taken: list[int]
-    ) -> bytes:
-        largest = self._settings.largest_body
+    async def _body(self, headers: dict[bytes, bytes], receive: Any, largest: int, room: _Room) -> bytes:
         claimed = headers.get(b"content-length")
         if claimed is not None:
             size = int(claimed) if claimed.isdigit() else largest + 1
             if size > largest:
                 raise Problem("too-large", f"expected at most {largest} bytes")
         else:
-            largest = self._settings.largest_unannounced
+            largest = min(largest, self._settings.largest_unannounced)
         async with _patience(self._settings.patience):
             parts, size = [], 0
             while True:
@@ -249,20 +285,11 @@ class Intake:
                 if size > largest:
                     hint = "" if claimed is not None else " without Content-Length"
                     raise Problem("too-large", f"expected at most {largest} bytes{hint}")
-                if expander is not None:
-                    part = expander.feed(part)
-                self._take(len(part), taken)
+                room.take(len(part))
                 parts.append(part)
                 if not message.get("more_body", False):
                     break
-        if expander is not None:
-            expander.finish()
         return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def _take(self, size: int, taken: list[int]) -> None:
-        if not self._budget.take(size):
-            raise Problem("overloaded", retry_after=self._settings.retry_after)
-        taken[0] += size
 
     async def _refuse(self, problem: Problem, headers: dict[bytes, bytes], send: Any) -> None:
         said, body = self.refusal(problem)
@@ -276,6 +303,34 @@ def without_frames(problem: Problem) -> Problem:
     """A refusal without the frames in which it was raised: they hold the body, and the refusal itself."""
     problem.__context__ = problem.__cause__ = None
     return problem.with_traceback(None)
+
+
+class _Room:
+    """What an upload holds of the room for all."""
+
+    def __init__(self, intake: Intake, address: str) -> None:
+        self.sender = Sender(address, None)
+        self._intake, self._taken = intake, 0
+
+    def take(self, size: int) -> None:
+        """Some more, or a refusal."""
+        self._intake.take(self.sender, size)
+        self._taken += size
+
+    def give(self) -> None:
+        """All of it."""
+        self._intake.give(self.sender, self._taken)
+
+
+def _address(scope: Any) -> str:
+    return scope["client"][0] if scope.get("client") else ""
+
+
+def _is_packed(headers: dict[bytes, bytes]) -> bool:
+    coding = headers.get(b"content-encoding", b"identity").strip().lower()
+    if coding not in (b"identity", b"gzip"):
+        raise Problem("unsupported-type", "expected Content-Encoding: gzip, or none")
+    return coding == b"gzip"
 
 
 class Disconnected(Exception):

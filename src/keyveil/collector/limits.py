@@ -1,9 +1,10 @@
-"""Bounds that are checked before work is done: bytes in flight, requests a second."""
+"""Bounds that are checked before work is done: bytes in flight, requests a second, connections."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from typing import Protocol
 
 from keyveil.collector.problems import Problem
 from keyveil.collector.tokens import Credential
@@ -13,26 +14,37 @@ _REMEMBERED = 4096
 
 
 class Budget:
-    """Bytes of uploads in memory; only touched on the event loop.
+    """Bytes of uploads in memory, by who sent them; only touched on the event loop.
+
+    A sender may hold no more than is still free: alone, half of all; beside another who does so too, a
+    third. So there is always room for one who holds nothing.
 
     >>> budget = Budget(10)
-    >>> budget.take(8), budget.take(8)
-    (True, False)
+    >>> budget.take("a", 5), budget.take("a", 1), budget.take("b", 2)
+    (True, False, True)
     """
 
     def __init__(self, size: int) -> None:
         self._left = self._size = size
+        self._held: dict[Hashable, int] = {}
 
-    def take(self, size: int) -> bool:
+    def take(self, sender: Hashable, size: int) -> bool:
         """Whether there is room, which is then taken."""
-        if size > self._left:
+        held = self._held.get(sender, 0)
+        if held + size > self._left - size:
             return False
+        self._held[sender] = held + size
         self._left -= size
         return True
 
-    def give(self, size: int) -> None:
+    def give(self, sender: Hashable, size: int) -> None:
         """Room that was taken before."""
         self._left += size
+        left = self._held.get(sender, 0) - size
+        if left > 0:
+            self._held[sender] = left
+        else:
+            self._held.pop(sender, None)
 
     @property
     def taken(self) -> int:
@@ -88,6 +100,72 @@ class Rates:
         full = max(2 * rate, 1.0)
         left, at = self._buckets.get(credential.id, (full, self._clock()))
         return min(full, left + rate * (self._clock() - at))
+
+
+class Connection(Protocol):
+    """Somebody who is connected."""
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether a request is whole, and its answer on its way."""
+
+    def abort(self) -> None:
+        """Hang up."""
+
+
+class Connections:
+    """Who is connected, by address; where all places are taken, one who is not being answered makes room.
+
+    It is the longest silent of the address that has the most, so idle connections keep nobody out, and
+    whoever opens many loses their own. The last few places are spare: while all others are being answered,
+    those who have one may ask, but not send reports.
+    """
+
+    def __init__(self, most: int, spare: int) -> None:
+        self._most, self._spare = most, spare
+        self._here: dict[str, dict[Connection, None]] = {}
+        """The connections of each address, the longest silent first."""
+        self._n_here = 0
+
+    def __len__(self) -> int:
+        return self._n_here
+
+    def add(self, address: str, connection: Connection) -> bool:
+        """Whether there is a place."""
+        if self._n_here >= self._most and not self._make_room():
+            return False
+        self._here.setdefault(address, {})[connection] = None
+        self._n_here += 1
+        return True
+
+    def may_upload(self, connection: Connection) -> bool:
+        """Whether somebody has a place that is not spare, or gets one."""
+        return self._n_here <= self._most - self._spare or self._make_room(besides=connection)
+
+    def hear(self, address: str, connection: Connection) -> None:
+        """Somebody is not silent."""
+        here = self._here.get(address, {})
+        if len(here) > 1 and connection in here:
+            del here[connection]
+            here[connection] = None
+
+    def remove(self, address: str, connection: Connection) -> None:
+        """Somebody hung up."""
+        here = self._here.get(address, {})
+        if connection in here:
+            del here[connection]
+            self._n_here -= 1
+            if not here:
+                del self._here[address]
+
+    def _make_room(self, besides: Connection | None = None) -> bool:
+        for address in sorted(self._here, key=lambda address: -len(self._here[address])):
+            for connection in self._here[address]:
+                if connection is not besides and not connection.is_answered:
+                    self.remove(address, connection)
+                    connection.abort()
+                    return True
+        return False
 
 
 def _refusal(rate: float, left: float) -> Problem:

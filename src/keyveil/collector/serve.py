@@ -58,7 +58,7 @@ def serve(
 def _run(application: Application, listening: socket.socket) -> None:
     config = uvicorn.Config(
         application,
-        http=direct_protocol(application.intake),
+        http=direct_protocol(application.intake, application.connections),
         lifespan="on",
         ws="none",
         access_log=False,

@@ -18,15 +18,21 @@ class Settings:
     """Bytes of an upload that does not say its length first."""
     largest_config: int = 32 << 20
     """Bytes of a campaign."""
-    most_reports: int = 1 << 16
-    """Reports in one upload."""
+    largest_json: int = 1 << 18
+    """Bytes of an upload in JSON, which costs a hundred times what frames cost to read."""
+    most_reports: int = 1 << 14
+    """Reports in one upload: a sixth of a second of the writer's time."""
     waiting_bytes: int = 64 << 20
     """Bytes of uploads that are being read, waited for or written."""
     waiting_uploads: int = 4096
     """Uploads that wait for the writer."""
-    group_bytes: int = 8 << 20
+    group_work: int = 16 << 20
     group_uploads: int = 2048
-    """What is written in one transaction."""
+    """What is written in one transaction, as `Upload.work` counts it: all wait for the group before."""
+    connections: int = 2048
+    """Connections at once; beyond them one that is not being answered makes room."""
+    spare_connections: int = 64
+    """How many of them take no uploads: for health checks and operators when uploads have all others."""
     retry_after: float = 1.0
     """What a refused upload is told to wait, in seconds."""
     tick: float = 1.0

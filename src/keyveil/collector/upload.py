@@ -1,7 +1,7 @@
 """From the bytes of a request to reports, sorted by the round they claim to answer.
 
-Only the header is looked at here, and of a batch of equal frames only once for all: what a report says
-is settled by the writer, for a whole group at a time.
+Only the header is looked at here, of all reports at once: what a report says is settled by the writer,
+for a whole group at a time.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ import binascii
 import json
 import struct
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from keyveil.collector.problems import Problem
 from keyveil.collector.strict import parse_json
 from keyveil.errors import Refusal, ReportRejected
-from keyveil.report import HEADER_BYTES, Envelope, read_frames
+from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES, VERSION, Envelope, locate_frames
 
 FRAMED, JSON = "application/octet-stream", "application/json"
 
@@ -29,6 +31,9 @@ _ROUND = struct.Struct("<H")
 # Version and campaign; the round follows.
 _BEFORE_ROUND = 17
 _FIRST_ROUND = _FRAME.size + _BEFORE_ROUND
+_BEFORE_ID = HEADER_BYTES - REPORT_ID_BYTES
+# Rounds, and lengths, that one upload may name: each costs the writer a look. A device knows of one.
+_MOST_PARTS = 64
 
 
 @dataclass(slots=True)
@@ -59,13 +64,20 @@ class Upload:
     done: Any = field(default=None, repr=False)
     """The future that somebody waits for."""
 
+    @property
+    def work(self) -> int:
+        """What it costs to write, in bytes: a report costs about as much as two kilobytes of it."""
+        return self.size + (self.n_reports << 11)
+
     def reset(self) -> None:
         """Forget what a transaction that failed had marked."""
         self.statuses = None if self.read is None else list(self.read)
         self.problem = None
 
-    def mark(self, places: Iterable[int], status: str) -> None:
+    def mark(self, places: Sequence[int], status: str) -> None:
         """Say of some reports what became of them."""
+        if not places:
+            return
         if self.statuses is None:
             self.statuses = ["accepted"] * self.n_reports
         for place in places:
@@ -83,16 +95,21 @@ def read_upload(body: bytes, kind: str, *, tag: bytes, campaign: str, token: str
     (2, ['accepted', 'wrong-length'])
     """
     if kind == FRAMED:
-        uniform = _uniform(body, tag, most)
+        uniform = read_uniform(body, tag=tag, campaign=campaign, token=token, most=most)
         if uniform is not None:
-            part = uniform
-            return Upload(campaign, token, len(part.places), [part], len(body))
+            return uniform
         try:
-            reports = list(read_frames(body, most=most))
+            places = list(locate_frames(body, most=most))
         except ReportRejected as error:
             raise Problem("bad-batch", str(error)) from None
-        return _sorted_out(reports, {}, tag=tag, campaign=campaign, token=token, size=len(body))
+        return _sorted_out(Upload(campaign, token, len(places), [], len(body)), body, places, tag)
     return _from_json(body, tag=tag, campaign=campaign, token=token, most=most)
+
+
+def read_uniform(body: bytes, *, tag: bytes, campaign: str, token: str | None, most: int) -> Upload | None:
+    """The upload in a body of equal frames, which is soon read; None where it must be taken apart."""
+    part = _uniform(body, tag, most)
+    return None if part is None else Upload(campaign, token, len(part.places), [part], len(body))
 
 
 def _uniform(body: bytes, tag: bytes, most: int) -> Part | None:
@@ -116,35 +133,38 @@ def _uniform(body: bytes, tag: bytes, most: int) -> Part | None:
     return Part(round_, length, rows[:, _FRAME.size :].tobytes(), range(count))
 
 
-def _sorted_out(
-    reports: Sequence[bytes],
-    refused: dict[int, str],
-    *,
-    tag: bytes,
-    campaign: str,
-    token: str | None,
-    size: int,
-) -> Upload:
-    """An upload of reports of any kind, those that are no reports of the campaign marked."""
-    upload = Upload(campaign, token, len(reports), [], size)
-    found: dict[tuple[int, int], list[int]] = {}
-    for place, report in enumerate(reports):
-        if place in refused:
-            upload.mark((place,), refused[place])
-            continue
-        try:
-            envelope = Envelope.from_bytes(report)
-        except ReportRejected as error:
-            upload.mark((place,), error.code.value)
-            continue
-        if envelope.campaign != tag:
-            upload.mark((place,), Refusal.WRONG_CAMPAIGN.value)
-        else:
-            found.setdefault((envelope.round, len(report)), []).append(place)
-    for (round_, length), places in found.items():
-        upload.parts.append(Part(round_, length, b"".join(reports[place] for place in places), places))
+def _sorted_out(upload: Upload, data: bytes, places: Sequence[tuple[int, int]], tag: bytes) -> Upload:
+    """Sort the reports that lie in `data` by round and length; the rest is marked."""
+    starts, lengths = np.array(places, dtype=np.int64).reshape(-1, 2).T
+    is_whole = lengths >= HEADER_BYTES
+    heads = np.zeros((len(places), _BEFORE_ID), dtype=np.uint8)
+    heads[is_whole] = np.frombuffer(data, dtype=np.uint8)[starts[is_whole, None] + np.arange(_BEFORE_ID)]
+    is_read = is_whole & (heads[:, 0] == VERSION)
+    is_ours = is_read & (heads[:, 1:_BEFORE_ROUND] == np.frombuffer(tag, dtype=np.uint8)).all(axis=1)
+    upload.mark(_where(~is_whole), Refusal.WRONG_LENGTH.value)
+    upload.mark(_where(is_whole & ~is_read), Refusal.UNKNOWN_VERSION.value)
+    upload.mark(_where(is_read & ~is_ours), Refusal.WRONG_CAMPAIGN.value)
+    rounds = heads[:, _BEFORE_ROUND:].copy().view("<u2")[:, 0]
+    kinds = rounds.astype(np.int64) << 32 | lengths
+    found = np.unique(kinds[is_ours])
+    if len(found) > _MOST_PARTS:
+        raise Problem(
+            "bad-batch",
+            f"expected reports to at most {_MOST_PARTS} rounds, all of a round of one length, "
+            f"got {len(found)} kinds",
+        )
+    for kind in found.tolist():
+        round_, length = divmod(kind, 1 << 32)
+        here = _where(is_ours & (kinds == kind))
+        joined = b"".join([data[start : start + length] for start in starts[here].tolist()])
+        upload.parts.append(Part(round_, length, joined, here))
     upload.read = None if upload.statuses is None else list(upload.statuses)
     return upload
+
+
+def _where(marks: NDArray[np.bool_]) -> list[int]:
+    places: list[int] = np.flatnonzero(marks).tolist()
+    return places
 
 
 def _from_json(body: bytes, *, tag: bytes, campaign: str, token: str | None, most: int) -> Upload:
@@ -154,14 +174,22 @@ def _from_json(body: bytes, *, tag: bytes, campaign: str, token: str | None, mos
         raise Problem("bad-batch", 'expected a JSON object {"reports": [...]}')
     if len(said["reports"]) > most:
         raise Problem("bad-batch", f"expected at most {most} reports, got {len(said['reports'])}; send fewer")
-    reports, refused = [], {}
+    upload = Upload(campaign, token, len(said["reports"]), [], len(body))
+    reports: list[bytes] = []
+    refused: dict[int, str] = {}
     for place, item in enumerate(said["reports"]):
         try:
             reports.append(_report(item))
         except ReportRejected as error:
-            refused[place] = error.code.value
             reports.append(b"")
-    return _sorted_out(reports, refused, tag=tag, campaign=campaign, token=token, size=len(body))
+            refused[place] = error.code.value
+    ends = list(accumulate(map(len, reports)))
+    places = [(end - len(report), len(report)) for end, report in zip(ends, reports, strict=True)]
+    _sorted_out(upload, b"".join(reports), places, tag)
+    for place, status in refused.items():
+        upload.mark((place,), status)
+    upload.read = None if upload.statuses is None else list(upload.statuses)
+    return upload
 
 
 def _report(item: object) -> bytes:
@@ -178,26 +206,21 @@ def _report(item: object) -> bytes:
     return report
 
 
-class Expander:
-    """gzip, expanded no further than a bound."""
+def expanded_size(body: bytes, *, largest: int) -> int:
+    """What a gzip stream says of itself that it expands to, or the bound that it exceeds."""
+    return min(int.from_bytes(body[-4:], "little"), largest)
 
-    def __init__(self, largest: int) -> None:
-        self._inflate = zlib.decompressobj(wbits=31)
-        self._left = largest
-        self._largest = largest
 
-    def feed(self, data: bytes) -> bytes:
-        """What the next bytes expand to, or a refusal."""
-        try:
-            out = self._inflate.decompress(data, self._left + 1)
-        except zlib.error:
-            raise Problem("bad-batch", "the body is not gzip") from None
-        self._left -= len(out)
-        if self._left < 0:
-            raise Problem("too-large", f"expected at most {self._largest} bytes once expanded")
-        return out
-
-    def finish(self) -> None:
-        """Refuse a stream that was cut off, or that something follows."""
-        if not self._inflate.eof or self._inflate.unused_data:
-            raise Problem("bad-batch", "the gzip stream is cut off, or bytes follow it")
+def expand(body: bytes, *, largest: int) -> bytes:
+    """A gzip stream, expanded no further than a bound, nor than it says of itself."""
+    inflate = zlib.decompressobj(wbits=31)
+    size = expanded_size(body, largest=largest)
+    try:
+        out = inflate.decompress(body, size + 1)
+    except zlib.error:
+        raise Problem("bad-batch", "the body is not gzip") from None
+    if len(out) > size == largest:
+        raise Problem("too-large", f"expected at most {largest} bytes once expanded")
+    if len(out) > size or not inflate.eof or inflate.unused_data:
+        raise Problem("bad-batch", "the gzip stream is cut off, or longer than it says")
+    return out

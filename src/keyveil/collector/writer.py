@@ -1,9 +1,10 @@
 """The threads that write reports: whatever waits becomes one transaction.
 
 While a group is being committed the next one gathers, so groups are as large as the load makes them and
-nobody waits for a timer. An embedded store has one thread; where a commit is mostly waiting for another
-process a second one prepares its group meanwhile. An upload is answered after its commit. The queue is
-bounded in uploads and in bytes; beyond that, uploads are refused before their bodies are read.
+nobody waits for a timer. Senders take turns (`fair_queue`). An embedded store has one thread; where a
+commit is mostly waiting for another process a second one prepares its group meanwhile. An upload is
+answered after its commit. The queue is bounded in uploads and in bytes; beyond that, uploads are refused
+before their bodies are read.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from keyveil.collector.commit import Grown, commit_group
+from keyveil.collector.fair_queue import FairQueue, Sender
 from keyveil.collector.logs import Log
 from keyveil.collector.metrics import Metrics
 from keyveil.collector.problems import Problem
@@ -47,8 +48,7 @@ class Writer:
     ) -> None:
         self._store, self._book, self._settings = store, book, settings
         self._clock, self._metrics, self._log, self._grown = clock, metrics, log, grown
-        # None says to a thread that nothing more will come.
-        self._queue: SimpleQueue[Upload | None] = SimpleQueue()
+        self._queue = FairQueue()
         self._is_stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads = [
@@ -57,7 +57,7 @@ class Writer:
         ]
         metrics.gauges["keyveil_waiting_uploads"] = (
             "Uploads that wait for the writer.",
-            self._queue.qsize,
+            self._queue.__len__,
         )
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -74,14 +74,14 @@ class Writer:
     @property
     def is_full(self) -> bool:
         """Whether an upload would be refused."""
-        return self._queue.qsize() >= self._settings.waiting_uploads
+        return len(self._queue) >= self._settings.waiting_uploads
 
     @property
     def n_waiting(self) -> int:
         """Uploads in the queue."""
-        return self._queue.qsize()
+        return len(self._queue)
 
-    def put(self, upload: Upload, done: Any = None) -> Any:
+    def put(self, sender: Sender, upload: Upload, done: Any = None) -> Any:
         """Queue an upload; only called on the loop. `done`, or the future returned, hears of its commit."""
         if self._is_stopping:
             raise Problem("stopping", retry_after=self._settings.retry_after)
@@ -89,14 +89,13 @@ class Writer:
             raise Problem("overloaded", retry_after=self._settings.retry_after)
         assert self._loop is not None
         upload.done = self._loop.create_future() if done is None else done
-        self._queue.put(upload)
+        self._queue.put(sender, upload)
         return upload.done
 
     def stop(self) -> None:
         """Write what waits, then end."""
         self._is_stopping = True
-        for _ in self._threads:
-            self._queue.put(None)
+        self._queue.end()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join()
@@ -104,11 +103,8 @@ class Writer:
     # --- the threads ---
 
     def _work(self) -> None:
-        is_last = False
-        while not is_last:
-            group, is_last = self._next_group()
-            if not group:
-                continue
+        limits = self._settings
+        while group := self._queue.take(most=limits.group_uploads, work=limits.group_work):
             started = time.perf_counter()
             grown = self._commit(group)
             self._metrics.committed(time.perf_counter() - started)
@@ -122,22 +118,6 @@ class Writer:
                 self._grown(growth)
             except Exception as error:
                 self._log.event("fault", where="round", kind=type(error).__name__, campaign=growth.campaign)
-
-    def _next_group(self) -> tuple[list[Upload], bool]:
-        """What waits, up to the size of a group; and whether it is time to end."""
-        limits, size = self._settings, 0
-        group: list[Upload] = []
-        upload = self._queue.get()
-        while upload is not None:
-            group.append(upload)
-            size += upload.size
-            if len(group) >= limits.group_uploads or size >= limits.group_bytes:
-                return group, False
-            try:
-                upload = self._queue.get_nowait()
-            except Empty:
-                return group, False
-        return group, True
 
     def _commit(self, group: Sequence[Upload]) -> list[Grown]:
         try:

@@ -1,11 +1,12 @@
 """What crosses the wire: byte layouts, the envelope, batches. Knows nothing of the rest of keyveil."""
 
-from keyveil.report.frames import LARGEST_FRAME, MOST_FRAMES, frame, read_frames, to_frames
+from keyveil.report.frames import LARGEST_FRAME, MOST_FRAMES, frame, locate_frames, read_frames, to_frames
 from keyveil.report.layout import ABSENT, MINUS, PLUS, Layout, Row, Symbol, Trits, join_trits, spread_bits
 from keyveil.report.wire import (
     CAMPAIGN_BYTES,
     HEADER_BYTES,
     REPORT_ID_BYTES,
+    VERSION,
     Envelope,
     public_word,
     public_words,
@@ -20,6 +21,7 @@ __all__ = [
     "MOST_FRAMES",
     "PLUS",
     "REPORT_ID_BYTES",
+    "VERSION",
     "Envelope",
     "Layout",
     "Row",
@@ -27,6 +29,7 @@ __all__ = [
     "Trits",
     "frame",
     "join_trits",
+    "locate_frames",
     "public_word",
     "public_words",
     "read_frames",
