@@ -13,6 +13,7 @@ from devices import make_campaign
 
 from keyveil.client import Reporter
 from keyveil.collector.app import Application
+from keyveil.collector.clock import Clock
 from keyveil.collector.logs import Log
 from keyveil.collector.service import Collector
 from keyveil.collector.settings import Settings
@@ -66,7 +67,10 @@ class Caller:
         self.out = io.StringIO()
         self.clock = clock
         self.collector = Collector(
-            open_store(store), settings=settings or Settings(tick=3600), clock=clock, log=Log(self.out)
+            open_store(store),
+            settings=settings or Settings(tick=3600),
+            clock=clock if isinstance(clock, Clock) else Clock(clock, steady=clock),
+            log=Log(self.out),
         )
         try:
             self.admin = self.collector.access.first_token()

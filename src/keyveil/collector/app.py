@@ -59,7 +59,7 @@ class Application:
             collector.store,
             collector.book,
             collector.settings,
-            clock=collector.now,
+            clock=collector.clock.earliest,
             metrics=collector.metrics,
             log=collector.log,
             grown=self._grown,
@@ -285,6 +285,7 @@ class Application:
             ready=is_ready,
             store=self.collector.store.kind,
             waiting_uploads=self.writer.n_waiting,
+            clock_doubt=self.collector.clock.doubt,
             damaged=[f"{campaign}: {why}" for campaign, why in self.collector.damaged.items()],
         )
         return _json(said, 200 if is_ready else 503)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable
 from typing import Literal
 
+from keyveil.collector.clock import Clock
 from keyveil.collector.logs import Log
 from keyveil.collector.metrics import Metrics
 from keyveil.collector.problems import Problem
@@ -28,7 +27,7 @@ class Core:
         store: Store,
         *,
         settings: Settings | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Clock | None = None,
         log: Log | None = None,
     ) -> None:
         self.store, self.settings = store, settings or Settings()
@@ -37,16 +36,17 @@ class Core:
             "Lines of the log that could not be written.",
             lambda: self.log.lost,
         )
-        self._clock, self._latest = clock, 0.0
+        self.clock = clock or Clock(jumped=lambda by: self.log.event("clock-jumped", seconds=round(by)))
+        self.metrics.gauges["keyveil_clock_doubt_seconds"] = (
+            "How far the wall clock is from what is believed, since it jumped.",
+            lambda: self.clock.doubt,
+        )
         self.damaged: dict[str, str] = {}
         """Campaign ids (or tables), and what is wrong with them."""
 
     def now(self) -> float:
-        """The time; it never runs backwards, so that what was over stays over."""
-        now = self._clock()
-        if now > self._latest:
-            self._latest = now
-        return self._latest
+        """The time that is believed."""
+        return self.clock.now()
 
     def known(self, id: str) -> Known:
         """A campaign, or a refusal."""
@@ -69,7 +69,7 @@ class Core:
         """Whether a campaign still takes reports."""
         if finished_at is not None:
             return "finished"
-        return "expired" if self.now() >= known.ends else "open"
+        return "expired" if self.clock.earliest() >= known.ends else "open"
 
     def mark_damaged(self, campaign: str, why: str) -> None:
         """Say that something of a campaign cannot be read."""

@@ -38,6 +38,8 @@ _FRAMED, _JSON = FRAMED.encode(), JSON.encode()
 JSON_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
 # An unread body up to this is let pass, so that the sender keeps its connection; beyond it is closed.
 _DRAINED = 1 << 18
+# Seconds after which a sender asks again what the time is.
+_DOUBT = 60.0
 # Bytes that are taken apart on the event loop: frames that are all alike, any others.
 _SHORT_UNIFORM, _SHORT = 1 << 20, 1 << 13
 
@@ -235,8 +237,10 @@ class Intake:
             self._check(credential, known)
         elif known.terms.uploads != "open":
             raise Problem("no-token")
-        if self._collector.now() >= known.ends:
-            raise Problem("campaign-expired")
+        if self._collector.clock.latest() >= known.ends:
+            if self._collector.clock.earliest() >= known.ends:
+                raise Problem("campaign-expired")
+            raise Problem("clock-in-doubt", retry_after=_DOUBT)
         kind = headers.get(b"content-type", _FRAMED)
         if kind != _FRAMED:
             kind = kind.partition(b";")[0].strip().lower()

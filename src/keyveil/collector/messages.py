@@ -259,11 +259,12 @@ class Health(Message, frozen=True):
 
 
 class Ready(Message, frozen=True):
-    """Whether reports can be taken, and what of the store is damaged."""
+    """Whether reports can be taken, by how many seconds the clock jumped, what of the store is damaged."""
 
     ready: bool
     store: str
     waiting_uploads: int
+    clock_doubt: float
     damaged: list[str]
 
 

@@ -162,6 +162,12 @@ _ENTRIES: dict[str, Entry] = {
         "Its expiry has passed; nothing more is counted.",
         "Stop sending. A new question is a new campaign.",
     ),
+    "clock-in-doubt": Entry(
+        503,
+        "The collector's clock has jumped",
+        "By one of its clocks the campaign is over, by the other it is not; nothing was counted.",
+        "Send the same again later. The operator sets the clock right, or lets it stand for ten minutes.",
+    ),
     # --- too much at once ---
     "rate-limited": Entry(
         429,

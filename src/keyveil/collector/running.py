@@ -177,7 +177,7 @@ class Running:
     def tick(self) -> None:
         """Close rounds whose time is over, and go on where somebody was interrupted."""
         with self._core.store.read() as tx:
-            due = tx.due_rounds(self._core.now())
+            due = tx.due_rounds(self._core.clock.earliest())
         for campaign, number in due:
             if self._is_its_turn(campaign):
                 with self._guarded(campaign):
@@ -201,7 +201,7 @@ class Running:
             if campaign not in self._core.damaged:
                 with self._guarded(campaign):
                     self._close_if_full(self._core.known(campaign))
-                    self._forget(campaign, self._core.now())
+                    self._forget(campaign, self._core.clock.earliest())
 
     def _is_its_turn(self, campaign: str) -> bool:
         return self._core.now() >= self._retry_at.get(campaign, 0.0)

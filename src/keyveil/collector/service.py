@@ -10,11 +10,9 @@ Whoever acts is named by the id of their token; every act is logged in the trans
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 from keyveil.collector.access import Access
 from keyveil.collector.campaigns import Campaigns
+from keyveil.collector.clock import Clock
 from keyveil.collector.core import Core
 from keyveil.collector.logs import Log
 from keyveil.collector.readout import ReadOut
@@ -32,7 +30,7 @@ class Collector(Core):
         store: Store,
         *,
         settings: Settings | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Clock | None = None,
         log: Log | None = None,
     ) -> None:
         super().__init__(store, settings=settings, clock=clock, log=log)
