@@ -77,7 +77,7 @@ def path_of(campaign):
 
 
 def waiting_bytes(server):
-    _, text = server.ask("GET", "/metrics")
+    _, text = server.ask("GET", "/metrics", token=server.admin)
     return int(text.decode().split("\nkeyveil_waiting_bytes ")[1].split()[0])
 
 

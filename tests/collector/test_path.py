@@ -198,9 +198,10 @@ def test_operations_say_what_there_is(server):
         "ready": True,
         "store": "sqlite",
         "waiting_uploads": 0,
+        "clock_doubt": 0.0,
         "damaged": [],
     }
-    metrics = server.ask("GET", "/metrics")[1].decode()
+    metrics = server.ask("GET", "/metrics", token=server.admin)[1].decode()
     for name in ("keyveil_reports_total", "keyveil_waiting_uploads", "keyveil_commit_seconds_bucket"):
         assert name in metrics
     assert server.ask("GET", "/nowhere")[0] == 404

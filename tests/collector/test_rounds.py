@@ -1,11 +1,14 @@
 """Rounds follow from their tallies, are closed once, and end where the offline count ends."""
 
 import asyncio
+import json
 import time
 
 import pytest
+from click.testing import CliRunner
 from collecting import NOW, SEVERAL, Caller, answers, make_question
 
+from keyveil.cli.app import keyveil
 from keyveil.protocols import Outcome, Round, replay
 from keyveil.release import release_outcome
 from keyveil.report import to_frames
@@ -44,6 +47,37 @@ def test_every_protocol_runs_to_its_end(store_url, mechanism):
     for number, tally in enumerate(tallies, 1):
         assert caller.collector.readout.tally(campaign.id, number) == tally
     caller.close()
+
+
+@pytest.mark.parametrize("mechanism", SEVERAL)
+def test_exports_of_all_rounds_are_estimated_as_the_collector_did(tmp_path, mechanism):
+    """A20: `keyveil estimate` knew campaigns of one round alone."""
+    caller = Caller(f"sqlite:///{tmp_path}/c.db")
+    campaign = make_question(mechanism, epsilon=3.0, **SEVERAL[mechanism])
+    token = caller.create(campaign)["device_token"]
+    path, files = f"/v1/campaigns/{campaign.id}", [tmp_path / "campaign.json"]
+    files[0].write_text(campaign.canonical_json)
+    while (told := caller("GET", path).json["round"]) is not None:
+        asked = campaign.read_round(told)
+        assert caller.send(campaign, answers(campaign, asked, 60), token=token) == ["accepted"] * 60
+        assert caller.close_round(campaign, asked.number).status == 200
+        # Reports in either form, or the tally: one of the three.
+        form = ["reports?format=parquet", "reports?format=frames", "tally"][asked.number % 3]
+        name = form.replace("reports?format=", "").replace("tally", "json")
+        files.append(tmp_path / f"round-{asked.number}.{name}")
+        files[-1].write_bytes(caller("GET", f"{path}/rounds/{asked.number}/{form}", token=caller.admin).body)
+    release = caller("GET", f"{path}/release?post=published", token=caller.admin).json
+    caller.close()
+    out = tmp_path / "release.json"
+    run = lambda sources: CliRunner().invoke(  # noqa: E731
+        keyveil, ["estimate", *map(str, sources), "-o", str(out), "--post", "published"]
+    )
+    # In whatever order they are named.
+    done = run([files[0], *reversed(files[1:])])
+    assert done.exit_code == 0, done.output
+    assert json.loads(out.read_text()) == release
+    if campaign.has_several_rounds and len(files) > 2:
+        assert f"of round {len(files) - 1}" in str(run(files[:-1]).exception)
 
 
 def test_two_operators_who_close_at_once_hear_the_same(caller):

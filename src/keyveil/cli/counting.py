@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -16,7 +16,9 @@ from keyveil.batch.partition import accepted
 from keyveil.campaign import Campaign
 from keyveil.cli.console import progress
 from keyveil.errors import TallyError
-from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
+from keyveil.protocols.base import Outcome
+from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES, Envelope
+from keyveil.rounds import Round
 from keyveil.tally import Tally, trace
 
 if TYPE_CHECKING:
@@ -27,15 +29,17 @@ def count_files(
     campaign: Campaign,
     paths: Sequence[Path],
     *,
+    asked: Round | None = None,
     folder: Path | None = None,
     processes: int | None = None,
     strict: bool = False,
 ) -> Summary:
     """The tally of all reports in the files, each id once; says on stderr what is not in it.
 
-    With a `folder` the work can be taken up again; it is removed when all is counted.
+    `asked` is the round that they answer, the first unless told. With a `folder` the work can be taken up
+    again; it is removed when all is counted.
     """
-    asked = campaign.first_round()
+    asked = asked or campaign.first_round()
     made = Path(tempfile.mkdtemp(prefix="keyveil-")) if folder is None else folder
     if folder is not None and folder.exists():
         click.echo(f"going on with {folder}", err=True)
@@ -55,6 +59,52 @@ def count_files(
             shutil.rmtree(made, ignore_errors=True)
     say_what_was_refused(counted)
     return counted
+
+
+class Followed(NamedTuple):
+    """What a campaign's rounds led to; `is_whole` if every report was counted."""
+
+    outcome: Outcome
+    n_reports: int
+    is_whole: bool
+
+
+def follow_rounds(
+    campaign: Campaign, paths: Sequence[Path], tallies: Sequence[Tally], *, strict: bool = False
+) -> Followed:
+    """Go through the rounds of a campaign with what a collector exported of each: reports, or tallies.
+
+    A file holds the reports of one round, which its first report names. Each round follows from the
+    tallies before it, as it did in the collector.
+    """
+    by_round: dict[int, list[Path]] = {}
+    for path in paths:
+        by_round.setdefault(_round_of(campaign, path), []).append(path)
+    is_whole, history = True, list[tuple[Round, Tally]]()
+    protocol = campaign.protocol()
+    stands: Round | Outcome = campaign.first_round()
+    while isinstance(stands, Round):
+        here, added = by_round.pop(stands.number, []), [t for t in tallies if t.question == stands.question]
+        if not here and not added:
+            raise TallyError(
+                f"expected reports or a tally of round {stands.number} ({stands.purpose}), found none; "
+                f"export it: GET /v1/campaigns/{campaign.id[:12]}.../rounds/{stands.number}/reports"
+            )
+        counted = count_files(campaign, here, asked=stands, strict=strict)
+        is_whole = is_whole and counted.is_whole
+        history.append((stands, sum(added, counted.tally)))
+        stands = protocol.next(history)
+    if by_round:
+        raise TallyError(f"the campaign has {len(history)} rounds; found reports to round {min(by_round)}")
+    return Followed(stands, sum(tally.n_reports for _, tally in history), is_whole)
+
+
+def _round_of(campaign: Campaign, path: Path) -> int:
+    """The round that the first report of a file answers."""
+    first = next(blocks_of(cut(path, campaign.id)), None)
+    if first is None or not len(first):
+        raise TallyError(f"expected reports, found none in {path}")
+    return Envelope.from_bytes(first.report(0)).round
 
 
 def say_what_was_refused(counted: Summary) -> None:

@@ -36,22 +36,32 @@ _FORMS = (".csv", ".json", ".parquet", ".arrow")
 def estimate(campaign: Path, sources: tuple[Path, ...], out: Path, post: str, strict: bool) -> None:
     """Estimate CAMPAIGN from tallies (.json) and files of reports, with 95 % intervals.
 
+    A campaign of several rounds needs what was exported of each: a file holds the reports of one round.
     Reports that do not answer are counted by reason and left out; then the exit status is 1.
     """
     from keyveil.campaign import Campaign
-    from keyveil.cli.counting import count_files, read_tally
+    from keyveil.cli.counting import count_files, follow_rounds, read_tally
+    from keyveil.release import release_outcome
 
     if out.suffix not in _FORMS:
         raise TallyError(f"expected a release to end with one of {', '.join(_FORMS)}, got {out.name}")
     asked = Campaign.load(campaign)
-    counted = count_files(asked, [path for path in sources if path.suffix != ".json"], strict=strict)
-    total = counted.tally
-    for path in sources:
-        if path.suffix == ".json":
-            total += read_tally(path)
-    _write(asked.estimate(total, post=post), out)
-    click.echo(f"wrote the release of {total.n_reports} reports to {out}", err=True)
-    if not counted.is_whole:
+    reports = [path for path in sources if path.suffix != ".json"]
+    tallies = [read_tally(path) for path in sources if path.suffix == ".json"]
+    if asked.has_several_rounds:
+        followed = follow_rounds(asked, reports, tallies, strict=strict)
+        made, n_reports = (
+            release_outcome(asked, asked.protocol(), followed.outcome, post=post),
+            followed.n_reports,
+        )
+        is_whole = followed.is_whole
+    else:
+        counted = count_files(asked, reports, strict=strict)
+        total = sum(tallies, counted.tally)
+        made, n_reports, is_whole = asked.estimate(total, post=post), total.n_reports, counted.is_whole
+    _write(made, out)
+    click.echo(f"wrote the release of {n_reports} reports to {out}", err=True)
+    if not is_whole:
         sys.exit(1)
 
 

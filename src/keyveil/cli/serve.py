@@ -43,11 +43,18 @@ if TYPE_CHECKING:
     help="Uploads that may wait to be written.",
 )
 @click.option(
+    "--connections",
+    default=2048,
+    show_default=True,
+    type=click.IntRange(128),
+    help="Connections at once; 64 of them are kept for health checks and operators.",
+)
+@click.option(
     "--patience",
     default=30.0,
     show_default=True,
     type=click.FloatRange(0, min_open=True),
-    help="Seconds that the body of an upload may take to come.",
+    help="Seconds that a header, or the body of an upload, may take to come.",
 )
 @click.option(
     "--backup-first",
@@ -62,6 +69,7 @@ def serve(
     largest_body: int,
     waiting_bytes: int,
     waiting_uploads: int,
+    connections: int,
     patience: float,
     backup_first: Path | None,
 ) -> None:
@@ -76,6 +84,7 @@ def serve(
         largest_body=largest_body,
         waiting_bytes=waiting_bytes,
         waiting_uploads=waiting_uploads,
+        connections=connections,
         patience=patience,
     )
 

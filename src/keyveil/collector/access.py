@@ -62,9 +62,10 @@ class Access:
             raise Problem("forbidden", "an operator makes tokens for devices and analysts")
         if campaign is not None:
             self._core.known(campaign)
-            if role is Role.ADMIN:
+            if role in (Role.ADMIN, Role.MONITOR):
                 raise Problem(
-                    "forbidden", "an admin's token is for the whole collector; make it at /v1/tokens"
+                    "forbidden",
+                    f"a token of role {role.value} is for the whole collector; make it at /v1/tokens",
                 )
         now = self._core.now()
         token, credential = mint(role, campaign, now=now, label=new.label, rate=new.rate)

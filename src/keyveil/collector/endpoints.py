@@ -14,7 +14,7 @@ from typing import Any
 from keyveil.collector import messages as m
 from keyveil.collector.changes import Comparison
 from keyveil.collector.releases import RELEASE_TYPES, REPORT_TYPES
-from keyveil.collector.tokens import ADMINS, ANALYSTS, DEVICES, OPERATORS, Role
+from keyveil.collector.tokens import ADMINS, ANALYSTS, DEVICES, MONITORS, OPERATORS, Role
 from keyveil.dashboard.hostile import Reach
 from keyveil.dashboard.planning import Answer, Question
 from keyveil.dashboard.privacy import Promise
@@ -91,6 +91,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         method="GET",
         path="/metrics",
         summary="Counters for Prometheus.",
+        roles=MONITORS,
+        scope=Scope.COLLECTOR,
         answers={"text/plain; version=0.0.4; charset=utf-8": None},
     ),
     Endpoint(

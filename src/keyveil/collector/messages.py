@@ -15,7 +15,7 @@ CampaignId = Annotated[
 # One line that may be shown anywhere: no control characters.
 Line = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Seconds = Annotated[float, msgspec.Meta(description="Seconds since 1970-01-01 UTC.")]
-RoleName = Literal["device", "analyst", "operator", "admin"]
+RoleName = Literal["device", "analyst", "operator", "admin", "monitor"]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -24,19 +24,22 @@ class Role(Enum):
     """What a token is for.
 
     A device sends reports. An analyst reads releases, tallies and stored reports. An operator opens and
-    closes, and makes tokens for devices and analysts. An admin does all but send.
+    closes, and makes tokens for devices and analysts. An admin does all but send. A monitor reads the
+    collector's own counters, and nothing of any campaign.
     """
 
     DEVICE = "device"
     ANALYST = "analyst"
     OPERATOR = "operator"
     ADMIN = "admin"
+    MONITOR = "monitor"
 
 
 ANALYSTS = frozenset({Role.ANALYST, Role.OPERATOR, Role.ADMIN})
 OPERATORS = frozenset({Role.OPERATOR, Role.ADMIN})
 ADMINS = frozenset({Role.ADMIN})
 DEVICES = frozenset({Role.DEVICE})
+MONITORS = frozenset({Role.MONITOR, Role.OPERATOR, Role.ADMIN})
 # Whom an operator may let in.
 BELOW_OPERATOR = frozenset({Role.DEVICE, Role.ANALYST})
 

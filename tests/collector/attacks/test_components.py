@@ -37,7 +37,7 @@ def test_uploads_go_on_when_the_log_cannot_be_written(caller, monkeypatch):
     assert caller.send(campaign, make_reports(campaign, 1), token=token).status >= 500
     assert caller.send(campaign, make_reports(campaign, 1), token=token) == ["accepted"]
     assert caller("GET", "/readyz").status == 200
-    assert "keyveil_log_lines_lost" in caller("GET", "/metrics").body.decode()
+    assert "keyveil_log_lines_lost" in caller("GET", "/metrics", token=caller.admin).body.decode()
 
 
 def test_a_writer_that_ended_is_seen(caller):
