@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -88,6 +89,19 @@ def test_the_container_is_not_root_and_writes_to_one_volume_only():
     assert "RUN" not in after_user
     assert "PYTHONDONTWRITEBYTECODE=1" in " ".join(rest for _, rest in final)
     assert "--read-only" in "\n".join(lines)
+    # A24: a tag is another image tomorrow.
+    assert {rest.split()[0] for word, rest in steps if word == "FROM"} == {"${BASE}"}
+    assert ("ARG", "BASE") in steps
+    assert "--constraint constraints.txt" in " ".join(rest for word, rest in steps if word == "RUN")
+
+
+def test_the_server_has_the_uvicorn_that_it_stands_on():
+    """A24: `direct` builds on the inside of uvicorn, and any version below 1 was let in."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    [wanted] = [name for name in extras["optional-dependencies"]["server"] if name.startswith("uvicorn")]
+    low, high = re.fullmatch(r"uvicorn>=0\.(\d+),<0\.(\d+)", wanted).groups()
+    assert int(high) == int(low) + 1
+    assert f"uvicorn==0.{low}." in (ROOT / "constraints.txt").read_text(encoding="utf-8")
 
 
 # Half a minute of work; a busy machine takes longer.
