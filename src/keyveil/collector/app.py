@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -197,6 +198,7 @@ class Application:
                 raise Problem("other-campaign", "this needs a token for the whole collector")
         return Admitted(
             endpoint=endpoint,
+            request=request,
             campaign=campaign,
             round=_round(request.path_params.get("round", "0")),
             token=request.path_params.get("token", ""),
@@ -424,7 +426,23 @@ class Application:
         return _json(await self._work(self.collector.access.acts, int(asked.query["after"])))
 
     async def _backup(self, asked: Admitted) -> Response:
-        file = await self._work(self.collector.readout.backup, asked.actor.id)
+        gone = threading.Event()
+        copying = asyncio.ensure_future(
+            self._work(self.collector.readout.backup, asked.actor.id, is_cancelled=gone.is_set)
+        )
+        leaving = asyncio.ensure_future(_disconnected(asked.request))
+        try:
+            await asyncio.wait({copying, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not copying.done():
+                gone.set()
+            leaving.cancel()
+        try:
+            file = await copying
+        except StoreError:
+            if gone.is_set():
+                raise ClientDisconnect from None
+            raise
         return self._file(file, "application/vnd.sqlite3", "backup.db")
 
     def _file(self, file: BinaryIO, kind: str, name: str) -> Response:
@@ -441,6 +459,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     """A request that was let in."""
 
     endpoint: Any
+    request: Any
     campaign: str
     round: int
     token: str
@@ -454,6 +473,12 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
         """Whose token it is."""
         assert isinstance(self.credential, Credential)
         return self.credential
+
+
+async def _disconnected(request: Request) -> None:
+    """Wait until whoever asked is gone; their body has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _round(text: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -226,11 +227,11 @@ class ReadOut:
         self._core.mark_damaged(id, why)
         return why
 
-    def backup(self, actor: str) -> BinaryIO:
-        """A copy of the embedded store, as a file."""
+    def backup(self, actor: str, *, is_cancelled: Callable[[], bool] = lambda: False) -> BinaryIO:
+        """A copy of the embedded store, as a file; nothing is left of one that `is_cancelled`."""
         with tempfile.TemporaryDirectory(prefix="keyveil-") as folder:
             path = Path(folder) / "backup.db"
-            self._core.store.backup(path)
+            self._core.store.backup(path, is_cancelled=is_cancelled)
             copy = path.open("rb")
         with self._core.store.write() as tx:
             tx.log(at=self._core.now(), token=actor, act="backup-taken")

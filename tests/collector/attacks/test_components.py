@@ -1,14 +1,19 @@
 """What a stranger, a full disk or a busy hour once did to the collector."""
 
+import json
+import socket
 import threading
 import time
 
 import pytest
 from collecting import make_question, make_reports
+from serving import Process
 
 from keyveil.collector.logs import Log
 from keyveil.collector.store.sqlite import SqliteStore
 from keyveil.errors import StoreError
+from keyveil.report import to_frames
+from keyveil.tally import Tally
 
 
 class FullDisk:
@@ -97,6 +102,76 @@ def test_a_backup_ends_while_others_write(tmp_path):
     with copy.read() as tx:
         assert tx._all("select count(*) from filler") == [(100,)]
     copy.close()
+
+
+def test_a_backup_ends_with_whoever_asked_for_it(tmp_path):
+    """A10: it went on copying after the asker had left."""
+    store = SqliteStore(tmp_path / "c.db")
+    with store.write() as tx:
+        tx._run("create table filler (place integer primary key, bytes blob)")
+        for _ in range(2000):
+            tx._run("insert into filler (bytes) values (?)", (bytes(100_000),))
+    with pytest.raises(StoreError):
+        store.backup(tmp_path / "copy.db", is_cancelled=lambda: True)
+    store.close()
+    room = tmp_path / "room"
+    room.mkdir()
+    server = Process(f"sqlite:///{tmp_path}/c.db", env={"TMPDIR": str(room)})
+    try:
+        with socket.create_connection(("127.0.0.1", server.port)) as line:
+            head = f"GET /v1/backup HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.admin}\r\n\r\n"
+            line.sendall(head.encode())
+            while not any(room.iterdir()):
+                time.sleep(0.001)
+        left = time.monotonic()
+        while any(room.iterdir()) and time.monotonic() - left < 20:
+            time.sleep(0.01)
+        assert not any(room.iterdir())
+        _, said = server.ask("GET", "/v1/acts", token=server.admin)
+        assert "backup-taken" not in said.decode()
+    finally:
+        server.stop()
+
+
+def test_a_backup_under_load_is_a_collector_again(tmp_path):
+    """Restored: its tally is what its reports say, it knows them again, and it goes on."""
+    campaign = make_question()
+    server = Process(f"sqlite:///{tmp_path}/c.db")
+    token = server.create(campaign)["device_token"]
+    path = f"/v1/campaigns/{campaign.id}"
+    batches, is_over = [], threading.Event()
+
+    def send():
+        while not is_over.is_set():
+            reports = make_reports(campaign, 20)
+            status, _ = server.ask("POST", f"{path}/reports", to_frames(reports), token=token)
+            assert status == 200
+            batches.append(reports)
+
+    busy = threading.Thread(target=send)
+    busy.start()
+    while len(batches) < 5:
+        time.sleep(0.01)
+    acknowledged = [report for batch in list(batches) for report in batch]
+    status, copy = server.ask("GET", "/v1/backup", token=server.admin)
+    is_over.set()
+    busy.join()
+    server.stop()
+    assert status == 200
+    (tmp_path / "copy.db").write_bytes(copy)
+    restored = Process(f"sqlite:///{tmp_path}/copy.db", admin=server.admin)
+    try:
+        again = restored.ask("POST", f"{path}/reports", to_frames(acknowledged), token=token)[1]
+        assert json.loads(again)["reports"] == ["duplicate"] * len(acknowledged)
+        rest = [report for batch in batches for report in batch]
+        said = json.loads(restored.ask("POST", f"{path}/reports", to_frames(rest), token=token)[1])["reports"]
+        assert set(said) <= {"accepted", "duplicate"}
+        recount = restored.ask("POST", f"{path}/rounds/1/recount", token=server.admin)[1]
+        assert json.loads(recount)["agrees"]
+        tally = Tally.from_json(restored.ask("GET", f"{path}/rounds/1/tally", token=server.admin)[1].decode())
+        assert tally == campaign.tally(rest)
+    finally:
+        restored.stop()
 
 
 @pytest.mark.parametrize("name", ["%00", "a%00b", "%00" * 64, "x" * 64, "..%2f..", "0" * 63, "%F0%9F%98%80"])

@@ -13,7 +13,7 @@ collectors cannot wait for each other.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -235,8 +235,8 @@ class Store(Protocol):
     def gather(self) -> AbstractContextManager[Writing]:
         """As `write`, for uploads: all there is to do is claim ids and add blocks."""
 
-    def backup(self, path: Path) -> None:
-        """A copy of one moment, while others write."""
+    def backup(self, path: Path, *, is_cancelled: Callable[[], bool] = lambda: False) -> None:
+        """A copy of one moment, while others write; a StoreError soon after it `is_cancelled`."""
 
     def close(self) -> None:
         """Give everything back."""

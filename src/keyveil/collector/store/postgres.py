@@ -150,7 +150,7 @@ class PostgresStore:
             connection.execute("set transaction isolation level repeatable read, read only")
             yield PostgresTransaction(connection)
 
-    def backup(self, path: Path) -> None:
+    def backup(self, path: Path, *, is_cancelled: Callable[[], bool] = lambda: False) -> None:
         """PostgreSQL has its own."""
         raise Problem("not-embedded")
 

@@ -58,6 +58,8 @@ _CLAIM = f"{_EACH} insert into ids (campaign, id, round) select ?3, id, ?4 from 
 _KNOWN = f"{_EACH} select ids.id from each_id join ids on ids.campaign = ?3 and ids.id = each_id.id"  # noqa: S608
 _DELETE_FLUSHED = """delete from memtable_ids where campaign = ?1 and block <=
 (select min(block) from flushed where campaign = ?1 group by campaign having count(*) = ?2)"""
+# Steps of SQLite's machine, a few a row, after which a backup asks whether it is still wanted.
+_LOOK_UP = 100
 # Reports, or groups of them, after which the next slice moves into the tree, and the tallies are brought up
 # to date; a slice that holds more than twice as many ids as it should does not wait for its turn.
 _STEP_REPORTS, _STEP_GROUPS = 4096, 128
@@ -349,13 +351,14 @@ class SqliteStore:
                 if connection.in_transaction:
                     connection.execute("rollback")
 
-    def backup(self, path: Path) -> None:
-        """A copy of one moment, while others write.
+    def backup(self, path: Path, *, is_cancelled: Callable[[], bool] = lambda: False) -> None:
+        """A copy of one moment, while others write; a StoreError soon after it `is_cancelled`.
 
         One reader's view, written out whole: the pages of SQLite's own backup begin anew at every commit.
         """
         with _refusals():
             source = self._connect()
+            source.set_progress_handler(is_cancelled, _LOOK_UP)
             try:
                 source.execute("vacuum into ?", (str(path),))
             finally:
