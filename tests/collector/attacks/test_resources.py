@@ -1,8 +1,10 @@
 """Senders who take what belongs to others: room, memory, rates, locks."""
 
 import asyncio
+import base64
 import gc
 import gzip
+import http.client
 import json
 import os
 import signal
@@ -16,6 +18,7 @@ import pytest
 from collecting import make_question, make_reports
 from serving import Process
 
+from keyveil.collector.limits import Connections
 from keyveil.collector.store import open_store
 from keyveil.report import to_frames
 
@@ -264,3 +267,133 @@ def test_a_connection_that_is_used_stays(hasty):
             line.sendall(b"Host: x\r\n\r\n")
             assert heard(line) == 200
             line.sendall(b"GET /healthz HTTP/1.1\r\n")
+
+
+# --- connections ---
+
+
+class Somebody:
+    """A connection that is being answered, or not."""
+
+    def __init__(self, is_answered=False):
+        self.is_answered, self.is_gone = is_answered, False
+
+    def abort(self):
+        self.is_gone = True
+
+
+def test_who_opens_many_connections_loses_their_own():
+    connections = Connections(10, 2)
+    honest, crowd = Somebody(), [Somebody() for _ in range(30)]
+    assert connections.add("10.0.0.1", honest)
+    assert all(connections.add("10.0.0.2", one) for one in crowd)
+    assert len(connections) == 10
+    assert not honest.is_gone
+    # The longest silent went first.
+    assert [one.is_gone for one in crowd] == [True] * 21 + [False] * 9
+    connections.hear("10.0.0.2", crowd[21])
+    assert connections.may_upload(crowd[29])
+    assert (crowd[21].is_gone, crowd[22].is_gone) == (False, True)
+
+
+def test_the_last_places_are_for_those_who_ask():
+    connections = Connections(10, 2)
+    busy = [Somebody(is_answered=True) for _ in range(8)]
+    assert all(connections.add("10.0.0.2", one) and connections.may_upload(one) for one in busy)
+    operator, sender, late = Somebody(), Somebody(), Somebody()
+    assert connections.add("10.0.0.1", operator)
+    assert connections.add("10.0.0.3", sender)
+    # Where all others are being answered, nobody else sends; once one is through, they do.
+    operator.is_answered = True
+    assert not connections.may_upload(sender)
+    busy[3].is_answered = False
+    assert connections.may_upload(sender)
+    assert busy[3].is_gone
+    sender.is_answered = True
+    assert connections.add("10.0.0.4", late)
+    late.is_answered = True
+    assert not connections.add("10.0.0.4", Somebody())
+    connections.remove("10.0.0.4", late)
+    assert connections.add("10.0.0.4", Somebody())
+
+
+@pytest.mark.parametrize("start", ["", "GET /healthz HTTP/1.1\r\nx: ", "silent body"])
+def test_connections_that_say_nothing_lock_nobody_out(tmp_path, start):
+    """A8: a thousand idle connections locked everybody out."""
+    server = Process(f"sqlite:///{tmp_path}/c.db", "--connections", "128")
+    try:
+        campaign = make_question()
+        token = server.create(campaign)["device_token"]
+        path = f"/v1/campaigns/{campaign.id}/reports"
+        if start == "silent body":
+            who = f"Host: x\r\nAuthorization: Bearer {token}\r\n"
+            start = f"POST {path} HTTP/1.1\r\n{who}Content-Length: 8000000\r\n\r\n"
+        with ExitStack() as stack:
+            for _ in range(600):
+                connection(stack, server, start)
+            started = time.monotonic()
+            for _ in range(20):
+                status, said = server.ask("POST", path, to_frames(make_reports(campaign, 3)), token=token)
+                assert (status, json.loads(said)) == (200, {"reports": ["accepted"] * 3})
+            assert server.ask("GET", "/readyz")[0] == 200
+            assert time.monotonic() - started < 10
+    finally:
+        server.stop()
+
+
+# --- bodies that are long to take apart ---
+
+
+def costly(campaign, kind):
+    """Bodies that took the event loop's time: A16."""
+    [report] = make_reports(campaign, 1)
+    if kind == "gzip JSON":
+        texts = [base64.b64encode(report).decode()] * 2500
+        return gzip.compress(json.dumps({"reports": texts}).encode()), [
+            ("content-type", "application/json"),
+            ("content-encoding", "gzip"),
+        ]
+    if kind == "JSON of nothing":
+        return b'{"reports":[' + b"1," * 16000 + b"1]}", [("content-type", "application/json")]
+    odd = [report[:17] + (i % 64).to_bytes(2, "little") + report[19:] + bytes(i % 2) for i in range(16000)]
+    return to_frames(odd), []
+
+
+@pytest.mark.parametrize("kind", ["gzip JSON", "JSON of nothing", "many rounds"])
+def test_no_body_stalls_the_others(tmp_path, kind):
+    """A16: four senders of gzip JSON made everybody wait, 989 ms for what took 0.9."""
+    server = Process(f"sqlite:///{tmp_path}/c.db")
+    try:
+        campaign = make_question()
+        token = server.create(campaign)["device_token"]
+        path = f"/v1/campaigns/{campaign.id}/reports"
+        body, headers = costly(campaign, kind)
+        is_over, asked = threading.Event(), [0]
+
+        def attack(place):
+            line = http.client.HTTPConnection(
+                "127.0.0.1", server.port, timeout=60, source_address=(f"127.0.1.{place}", 0)
+            )
+            while not is_over.is_set():
+                line.request("POST", path, body, {"Authorization": f"Bearer {token}", **dict(headers)})
+                line.getresponse().read()
+                asked[0] += 1
+            line.close()
+
+        attackers = [threading.Thread(target=attack, args=(place,)) for place in range(1, 5)]
+        for attacker in attackers:
+            attacker.start()
+        time.sleep(0.5)
+        waits = []
+        for _ in range(100):
+            batch = to_frames(make_reports(campaign, 1))
+            started = time.monotonic()
+            assert server.ask("POST", path, batch, token=token)[0] == 200
+            waits.append(time.monotonic() - started)
+        is_over.set()
+        for attacker in attackers:
+            attacker.join()
+        assert asked[0] > 4
+        assert sorted(waits)[95] < 0.5, f"{1000 * sorted(waits)[95]:.0f} ms"
+    finally:
+        server.stop()
