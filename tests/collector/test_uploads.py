@@ -8,10 +8,10 @@ import random
 import pytest
 from collecting import NOW, Caller, make_question, make_reports
 
-from keyveil.collector.fair_queue import FairQueue, Sender
+from keyveil.collector.fair_queue import TURN, FairQueue, Sender
 from keyveil.collector.limits import Budget
 from keyveil.collector.settings import Settings
-from keyveil.collector.upload import FRAMED, Upload, read_upload
+from keyveil.collector.upload import FRAMED, Part, Upload, read_upload
 from keyveil.errors import ReportRejected
 from keyveil.report import Envelope, to_frames
 
@@ -153,22 +153,60 @@ def test_one_sender_leaves_room_for_others():
     assert budget.take("e", 1 << 20)
 
 
+def put_all(queue, address, sizes):
+    for size in sizes:
+        queue.put(Sender(address, None), *Upload("", None, 0, [], size).pieces(TURN))
+
+
 def test_senders_take_turns():
-    """Four megabytes of one sender's uploads are before another's in the queue, and not in the writing."""
+    """Sixteen megabytes of one sender's uploads are before another's in the queue, and not in the writing."""
     queue = FairQueue()
-    upload = lambda size: Upload("", None, 1, [], size)  # noqa: E731
-    for _ in range(64):
-        queue.put(Sender("10.0.0.1", None), upload(1 << 16))
-    for _ in range(8):
-        queue.put(Sender("10.0.0.2", None), upload(100))
-    first = queue.take(most=100, work=1 << 19)
+    put_all(queue, "10.0.0.1", [1 << 18] * 64)
+    put_all(queue, "10.0.0.2", [100] * 8)
+    first = queue.take(most=100, work=1 << 20)
     assert sum(one.size == 100 for one in first) == 8
-    assert 4 <= sum(one.size == 1 << 16 for one in first) <= 8
+    assert 3 <= sum(one.size == 1 << 18 for one in first) <= 4
     n_taken = len(first)
     while n_taken < 72:
-        n_taken += len(queue.take(most=100, work=1 << 19))
+        n_taken += len(queue.take(most=100, work=1 << 20))
+    assert len(queue) == 0
     queue.end()
     assert queue.take(most=100, work=1) == []
+
+
+def test_large_uploads_leave_the_small_half_of_the_time():
+    """Even where all have one address and one token."""
+    queue = FairQueue()
+    large = Upload("", None, 16000, [Part(1, 40, bytes(40 * 16000), range(16000))], 40 * 16000)
+    queue.put(Sender("10.0.0.1", None), *large.pieces(TURN))
+    # A group that nobody else wants takes what it can.
+    alone = queue.take(most=2048, work=16 << 20)
+    assert (16 << 20) <= sum(one.work for one in alone) < (17 << 20)
+    while len(queue):
+        put_all(queue, "10.0.0.1", [1 << 17] * 4)
+        group = queue.take(most=2048, work=16 << 20)
+        small = sum(one.work for one in group if one.whole is None)
+        assert (small, sum(one.work for one in group)) <= (4 << 17, (8 << 17) + TURN)
+
+
+def test_a_large_upload_is_answered_as_a_whole(caller):
+    campaign = make_question()
+    token = caller.create(campaign)["device_token"]
+    reports = make_reports(campaign, 700)
+    assert caller.send(campaign, reports[100:101], token=token) == ["accepted"]
+    odd = [*reports[:300], b"", *reports[300:], reports[0], b"\x02" + reports[1][1:]]
+    said = caller.send(campaign, odd, token=token)
+    expected = ["accepted"] * 703
+    expected[100] = expected[701] = "duplicate"
+    expected[300], expected[702] = "wrong-length", "unknown-version"
+    assert said == expected
+    assert caller.collector.metrics.of_campaign(campaign.id) == {
+        "accepted": 700,
+        "duplicate": 2,
+        "wrong-length": 1,
+        "unknown-version": 1,
+    }
+    assert caller.collector.readout.tally(campaign.id, 1) == campaign.tally(reports)
 
 
 def test_a_full_queue_refuses_before_reading(tmp_path):

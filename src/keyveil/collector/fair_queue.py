@@ -1,8 +1,10 @@
-"""Uploads that wait for the writer: a line a sender, served in turn.
+"""Uploads that wait for the writer: small ones first, large ones in pieces, senders in turn.
 
-Deficit round robin: each turn gives a line some credit, and its uploads leave while the credit covers their
-work. So whoever sends much waits behind their own uploads, and an upload that is alone in its line leaves
-with the next group, whatever others have sent.
+Whoever sends a report should not wait for whoever sends ten thousand, and cannot be told from them by name: a
+whole fleet may share a token and an address. So an upload waits by its size. Small ones leave with the next
+group, all of them if they fit; of large ones a group takes no more than of small ones, but some. Within
+either kind senders take turns: deficit round robin, where each turn gives a line some credit, and its uploads
+leave while the credit covers their work. What nobody else wants is anybody's.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from typing import NamedTuple
 
 from keyveil.collector.upload import Upload
 
-# What a turn is worth: about 70 reports of 1.5 kB, as `Upload.work` counts them.
-_CREDIT = 1 << 18
+# What a turn is worth: about 70 reports of 1.5 kB, as `Upload.work` counts them. What is no more is small.
+TURN = 1 << 18
 
 
 class Sender(NamedTuple):
@@ -32,63 +34,79 @@ class _Line:
         self.credit = 0
 
 
-class FairQueue:
-    """A line a sender.
-
-    >>> queue = FairQueue()
-    >>> for address, work in [("a", 9 << 18), ("a", 9 << 18), ("b", 1)]:
-    ...     queue.put(Sender(address, None), Upload("", None, 0, [], size=work))
-    >>> [upload.size for upload in queue.take(most=9, work=1 << 20)]
-    [1, 2359296]
-    """
+class _Lines:
+    """A line a sender."""
 
     def __init__(self) -> None:
         self._lines: dict[Sender, _Line] = {}
-        self._changed = threading.Condition()
-        self._n_uploads = 0
-        self._is_over = False
-
-    def __len__(self) -> int:
-        return self._n_uploads
 
     def put(self, sender: Sender, upload: Upload) -> None:
         """Wait behind what the sender has sent before."""
+        line = self._lines.get(sender)
+        if line is None:
+            line = self._lines[sender] = _Line()
+        line.uploads.append(upload)
+
+    def take(self, most: int, work: int) -> list[Upload]:
+        """So many uploads, or so much work, at most; the one that reaches the bound is among them."""
+        taken: list[Upload] = []
+        while self._lines and len(taken) < most and work > 0:
+            sender = next(iter(self._lines))
+            line = self._lines.pop(sender)
+            line.credit += TURN
+            uploads = line.uploads
+            while uploads and uploads[0].work <= line.credit and len(taken) < most and work > 0:
+                upload = uploads.popleft()
+                taken.append(upload)
+                line.credit -= upload.work
+                work -= upload.work
+            if uploads:
+                self._lines[sender] = line
+        return taken
+
+
+class FairQueue:
+    """Small uploads and large ones, a line a sender.
+
+    >>> queue = FairQueue()
+    >>> for address, size in [("a", 9 << 18), ("a", 9 << 18), ("b", 100)]:
+    ...     queue.put(Sender(address, None), Upload("", None, 0, [], size=size))
+    >>> [upload.size for upload in queue.take(most=9, work=1 << 20)]
+    [100, 2359296]
+    """
+
+    def __init__(self) -> None:
+        self._small, self._large = _Lines(), _Lines()
+        self._changed = threading.Condition()
+        self._n_uploads = self._n_pieces = 0
+        self._is_over = False
+
+    def __len__(self) -> int:
+        """Uploads of which something waits."""
+        return self._n_uploads
+
+    def put(self, sender: Sender, *pieces: Upload) -> None:
+        """Wait: an upload, or the pieces of a large one."""
+        lines = self._small if len(pieces) == 1 and pieces[0].work <= TURN else self._large
         with self._changed:
-            line = self._lines.get(sender)
-            if line is None:
-                line = self._lines[sender] = _Line()
-            line.uploads.append(upload)
+            for piece in pieces:
+                lines.put(sender, piece)
             self._n_uploads += 1
+            self._n_pieces += len(pieces)
             self._changed.notify()
 
     def take(self, *, most: int, work: int) -> list[Upload]:
-        """The next group, waited for: so many uploads, or so much work, at most; none once all is over.
-
-        The upload that reaches the bound is in it, so that any can be taken.
-        """
+        """The next group, waited for: so many uploads, or so much work, at most; none once all is over."""
         with self._changed:
-            while not self._n_uploads and not self._is_over:
+            while not self._n_pieces and not self._is_over:
                 self._changed.wait()
-            group: list[Upload] = []
-            while self._lines and len(group) < most and work > 0:
-                work = self._serve(group, most, work)
-            self._n_uploads -= len(group)
+            group = self._small.take(most, work)
+            if group:
+                work = min(work, max(TURN, sum(upload.work for upload in group)))
+            group += self._large.take(most, work)
+            self._n_pieces -= len(group)
+            self._n_uploads -= sum(upload.is_last for upload in group)
             return group
-
-    def _serve(self, group: list[Upload], most: int, work: int) -> int:
-        """Give the first line its turn; what is left of the group's work."""
-        sender = next(iter(self._lines))
-        line = self._lines.pop(sender)
-        line.credit += _CREDIT
-        uploads = line.uploads
-        while uploads and uploads[0].work <= line.credit and len(group) < most and work > 0:
-            upload = uploads.popleft()
-            group.append(upload)
-            line.credit -= upload.work
-            work -= upload.work
-        if uploads:
-            self._lines[sender] = line
-        return work
 
     def end(self) -> None:
         """Nothing more will come: whoever waits for uploads gets what is there, then none."""

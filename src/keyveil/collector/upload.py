@@ -63,11 +63,54 @@ class Upload:
     problem: Problem | None = None
     done: Any = field(default=None, repr=False)
     """The future that somebody waits for."""
+    whole: Upload | None = None
+    """What this is a piece of."""
+    at: Sequence[int] = ()
+    """Where in the whole the piece's reports stood."""
+    is_last: bool = True
+    """Whether nothing of the upload comes behind this."""
+    n_left: int = 1
+    """Pieces that are not written yet."""
 
     @property
     def work(self) -> int:
         """What it costs to write, in bytes: a report costs about as much as two kilobytes of it."""
         return self.size + (self.n_reports << 11)
+
+    def pieces(self, work: int) -> list[Upload]:
+        """The upload itself, or pieces of about so much work: only a report is all or nothing."""
+        if self.work <= work:
+            return [self]
+        most = max(1, work * self.n_reports // self.work)
+        pieces = [
+            self._piece(part, slice(start, start + most))
+            for part in self.parts
+            for start in range(0, len(part.places), most)
+        ]
+        if not pieces:
+            return [self]
+        self.n_left = len(pieces)
+        for piece in pieces[:-1]:
+            piece.is_last = False
+        return pieces
+
+    def _piece(self, part: Part, some: slice) -> Upload:
+        at = part.places[some]
+        reports = part.reports[some.start * part.length : some.stop * part.length]
+        inside = Part(part.round, part.length, reports, range(len(at)))
+        return Upload(self.campaign, self.token, len(at), [inside], len(reports), whole=self, at=at)
+
+    def written(self) -> Upload | None:
+        """The whole upload, if this was the last of it that the writer had to write."""
+        whole = self.whole
+        if whole is None:
+            return self
+        whole.n_left -= 1
+        whole.problem = whole.problem or self.problem
+        for place, status in zip(self.at, self.statuses or (), strict=False):
+            if status != "accepted":
+                whole.mark((place,), status)
+        return None if whole.n_left else whole
 
     def reset(self) -> None:
         """Forget what a transaction that failed had marked."""

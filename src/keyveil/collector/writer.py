@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from keyveil.collector.commit import Grown, commit_group
-from keyveil.collector.fair_queue import FairQueue, Sender
+from keyveil.collector.fair_queue import TURN, FairQueue, Sender
 from keyveil.collector.logs import Log
 from keyveil.collector.metrics import Metrics
 from keyveil.collector.problems import Problem
@@ -89,8 +89,13 @@ class Writer:
             raise Problem("overloaded", retry_after=self._settings.retry_after)
         assert self._loop is not None
         upload.done = self._loop.create_future() if done is None else done
-        self._queue.put(sender, upload)
-        return upload.done
+        waited_for = upload.done
+        pieces = upload.pieces(TURN)
+        if pieces[0] is not upload:
+            # The pieces count what they hold, and that is what may still be accepted.
+            self._count(upload.campaign, Counter(upload.read or ()) - Counter({"accepted": upload.n_reports}))
+        self._queue.put(sender, *pieces)
+        return waited_for
 
     def stop(self) -> None:
         """Write what waits, then end."""
@@ -146,8 +151,12 @@ class Writer:
             )
         return []
 
+    def _count(self, campaign: str, statuses: Counter[str]) -> None:
+        if statuses:
+            self._metrics.count_campaign(campaign, statuses)
+            self._metrics.count_reports(statuses)
+
     def _answer(self, group: list[Upload]) -> None:
-        counts: Counter[str] = Counter()
         accepted: dict[str, int] = {}
         for upload in group:
             if upload.problem is not None:
@@ -155,12 +164,9 @@ class Writer:
             if upload.statuses is None:
                 accepted[upload.campaign] = accepted.get(upload.campaign, 0) + upload.n_reports
             else:
-                counts.update(upload.statuses)
-                self._metrics.count_campaign(upload.campaign, Counter(upload.statuses))
+                self._count(upload.campaign, Counter(upload.statuses))
         for campaign, n_reports in accepted.items():
-            counts["accepted"] += n_reports
-            self._metrics.count_campaign(campaign, {"accepted": n_reports})
-        self._metrics.count_reports(counts)
+            self._count(campaign, Counter(accepted=n_reports))
         assert self._loop is not None
         # A loop that has ended has nobody left who waits.
         with suppress(RuntimeError):
@@ -168,7 +174,10 @@ class Writer:
 
 
 def _deliver(group: list[Upload]) -> None:
-    for upload in group:
+    for piece in group:
+        upload = piece.written()
+        if upload is None:
+            continue
         # Two that hold each other, and a body, would stay until somebody looks for rubbish.
         done, upload.done = upload.done, None
         if not done.done():
