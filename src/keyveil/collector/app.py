@@ -24,7 +24,7 @@ from keyveil.collector import messages as m
 from keyveil.collector import pages
 from keyveil.collector.commit import Grown
 from keyveil.collector.endpoints import ENDPOINTS, JSON, Endpoint, Scope
-from keyveil.collector.intake import Intake, bearer, is_repeated, unavailable
+from keyveil.collector.intake import REFUSED, Intake, bearer, is_repeated, unavailable
 from keyveil.collector.limits import Connections, Rates
 from keyveil.collector.openapi import document
 from keyveil.collector.problems import Problem
@@ -83,6 +83,7 @@ class Application:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """One connection's next request."""
         if scope["type"] == "http":
+            send = _noting_refusals(scope, send)
             path: str = scope["path"]
             if Intake.takes(scope["method"], path):
                 await self.intake(scope, receive, send)
@@ -473,6 +474,17 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
         """Whose token it is."""
         assert isinstance(self.credential, Credential)
         return self.credential
+
+
+def _noting_refusals(scope: Any, send: Any) -> Any:
+    """The same way to answer; the server finds in the request whether it was refused."""
+
+    async def noting(message: Any) -> None:
+        if message["type"] == "http.response.start" and message["status"] >= 400:
+            scope[REFUSED] = True
+        await send(message)
+
+    return noting
 
 
 async def _disconnected(request: Request) -> None:

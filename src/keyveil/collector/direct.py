@@ -20,8 +20,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from keyveil.collector.intake import FULL, JSON_HEADERS, Announced, Intake, statuses, without_frames
-from keyveil.collector.limits import Connections
+from keyveil.collector.intake import FULL, JSON_HEADERS, REFUSED, Announced, Intake, statuses, without_frames
+from keyveil.collector.limits import Connections, Refusals
 from keyveil.collector.problems import Problem
 from keyveil.collector.upload import Upload
 
@@ -35,6 +35,7 @@ class Direct(HttpToolsProtocol):
 
     intake: Intake
     others: Connections
+    refusals: Refusals
     # A request's cycle, uvicorn's or ours.
     cycle: Any
 
@@ -111,6 +112,16 @@ class Direct(HttpToolsProtocol):
         self._expect_header()
         if self._head_bytes > _LARGEST_HEAD:
             self._cut_off(Problem("header-too-large"))
+
+    # --- answers ---
+
+    def on_response_complete(self) -> None:
+        """An answer is sent; who is refused too often is not listened to for a while."""
+        was_refused = self.scope.get(REFUSED, False)
+        super().on_response_complete()
+        if was_refused and (pause := self.refusals.pause(self._address)) and not self.transport.is_closing():
+            self.flow.pause_reading()
+            self.loop.call_later(pause, self.flow.resume_reading)
 
     # --- uploads ---
 
@@ -231,6 +242,7 @@ class Pending:
             self._answer(_message(200, JSON_HEADERS, statuses(upload.statuses)))
 
     def _refuse(self, problem: Problem) -> None:
+        self._protocol.scope[REFUSED] = True  # type: ignore[literal-required]
         headers, body = self._protocol.intake.refusal(problem)
         if not self.keep_alive:
             headers = [*headers, (b"connection", b"close")]
@@ -250,7 +262,7 @@ class Pending:
 
 def direct_protocol(intake: Intake, connections: Connections) -> type[Direct]:
     """The protocol class of one collector."""
-    return type("Direct", (Direct,), {"intake": intake, "others": connections})
+    return type("Direct", (Direct,), {"intake": intake, "others": connections, "refusals": Refusals()})
 
 
 def _message(status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bytes:

@@ -30,8 +30,8 @@ from keyveil.errors import StoreError
 
 T = TypeVar("T")
 PREFIX, SUFFIX = "/v1/campaigns/", "/reports"
-# What a server says of a request on a connection that has a spare place.
-FULL = "keyveil.full"
+# What a server says of a request on a connection that has a spare place, and is told of one that was refused.
+FULL, REFUSED = "keyveil.full", "keyveil.refused"
 _ID_LENGTH = 64
 _PREFIX, _SUFFIX = PREFIX.encode(), SUFFIX.encode()
 _URL_LENGTH = len(PREFIX) + _ID_LENGTH + len(SUFFIX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Hashable
 from typing import Protocol
@@ -100,6 +101,36 @@ class Rates:
         full = max(2 * rate, 1.0)
         left, at = self._buckets.get(credential.id, (full, self._clock()))
         return min(full, left + rate * (self._clock() - at))
+
+
+class Refusals:
+    """How long an address that is refused again and again is not listened to.
+
+    A refusal costs the collector as much as a report. The first hundred a second are free; beyond them each
+    connection that was refused waits, up to a quarter of a second. Only those who are refused wait.
+
+    >>> now = [0.0]
+    >>> refusals = Refusals(clock=lambda: now[0])
+    >>> [round(refusals.pause("10.0.0.1"), 3) for _ in range(200)][99:200:50]
+    [0.0, 0.05, 0.1]
+    >>> now[0] = 20.0; refusals.pause("10.0.0.1")
+    0.0
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._counts: dict[str, tuple[float, float]] = {}
+
+    def pause(self, address: str) -> float:
+        """Seconds to wait after one more refusal."""
+        now = self._clock()
+        count, at = self._counts.pop(address, (0.0, now))
+        if len(self._counts) >= _REMEMBERED:
+            del self._counts[next(iter(self._counts))]
+        # Half of them are forgotten in a second.
+        count = 1 + count * math.pow(0.5, now - at)
+        self._counts[address] = count, now
+        return min(0.25, max(0.0, (count - 100) / 1000))
 
 
 class Connection(Protocol):
