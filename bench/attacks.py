@@ -3,10 +3,10 @@
     python bench/attacks.py [--seconds S] [--store sqlite|postgresql] [--requests N] [--json FILE]
 
 One collector process. An honest sender in a process of its own sends single reports over sixteen
-connections, first alone, then beside every attack by itself, then beside all of them at once. Attackers have
-addresses of their own on the loopback (127.0.1.x), and tokens: what a stranger cannot do is not measured. Each
-is a closed loop: as fast as the collector answers. All share the machine's cores, which the attackers' own
-work takes from the collector too.
+connections, first alone, then beside every attack by itself, then beside all of them at once. Attackers
+have addresses of their own on the loopback (127.0.1.x), and the honest sender's token. Each is a closed
+loop: as fast as the collector answers. All share the machine's cores, which the attackers' own work takes
+from the collector too.
 """
 
 from __future__ import annotations

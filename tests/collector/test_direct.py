@@ -255,3 +255,18 @@ def test_two_authorizations_are_none(server, asked):
                 f"Authorization: Bearer {more}\r\n\r\n".encode()
             )
             assert line.hear() == (400, "bad-request")
+
+
+def test_a_server_in_front_speaks_for_many(server, asked):
+    """Who is refused behind it slows nobody else on its connection; whoever comes by themselves is slowed."""
+    campaign, token = asked
+    bad = upload(campaign, "kv-" + "0" * 16 + "-" + "A" * 43, head="X-Forwarded-For: 10.1.1.1, 10.2.2.2\r\n")
+    with Line(server) as line:
+        started = time.monotonic()
+        for _ in range(400):
+            assert line.ask(bad)[0] == 401
+        # Alone, the last two hundred would have waited a tenth of a second and more, each.
+        assert time.monotonic() - started < 20
+        started = time.monotonic()
+        assert line.ask(upload(campaign, token)) == (200, ["accepted"])
+        assert time.monotonic() - started < 0.2

@@ -50,6 +50,15 @@ if TYPE_CHECKING:
     help="Connections at once; 64 of them are kept for health checks and operators.",
 )
 @click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    default=("127.0.0.1", "::1"),
+    show_default=True,
+    metavar="ADDRESS",
+    help="A server in front, whose X-Forwarded-For tells whom it speaks for.",
+)
+@click.option(
     "--patience",
     default=30.0,
     show_default=True,
@@ -70,6 +79,7 @@ def serve(
     waiting_bytes: int,
     waiting_uploads: int,
     connections: int,
+    proxies: tuple[str, ...],
     patience: float,
     backup_first: Path | None,
 ) -> None:
@@ -85,6 +95,7 @@ def serve(
         waiting_bytes=waiting_bytes,
         waiting_uploads=waiting_uploads,
         connections=connections,
+        proxies=proxies,
         patience=patience,
     )
 

@@ -42,14 +42,22 @@ class Direct(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Take an upload here, or let an ASGI task be started for the request."""
         self._is_in_head, self._head_bytes = False, 0
+        origin = self._address if self._address not in self.intake.proxies else self._find_origin()
         if self.parser.get_method() == b"POST" and not self.others.may_upload(self):
             self.scope["extensions"] = {FULL: {}}
         elif self.parser.get_method() == b"POST" and self._is_usual():
-            announced = self.intake.admit_now(self.url, self.headers, self._address, most=_LARGEST)
+            announced = self.intake.admit_now(self.url, self.headers, origin, most=_LARGEST)
             if announced is not None:
                 self.cycle = Pending(self, announced)
                 return
         super().on_headers_complete()
+
+    def _find_origin(self) -> str:
+        """For whom a server in front speaks, by the address that it added last."""
+        said = [value for name, value in self.headers if name == b"x-forwarded-for"]
+        origin = said[-1].rpartition(b",")[2].strip().decode("latin-1")[:64] if said else self._address
+        self.scope["client"] = (origin, 0)
+        return origin
 
     # --- connections ---
 
@@ -117,9 +125,12 @@ class Direct(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """An answer is sent; who is refused too often is not listened to for a while."""
-        was_refused = self.scope.get(REFUSED, False)
+        was_refused, origin = self.scope.get(REFUSED, False), self.scope["client"]
         super().on_response_complete()
-        if was_refused and (pause := self.refusals.pause(self._address)) and not self.transport.is_closing():
+        # A server in front speaks for others on the same connection.
+        is_alone = origin is not None and origin[0] == self._address
+        pause = self.refusals.pause(self._address) if was_refused and is_alone else 0.0
+        if pause and not self.transport.is_closing():
             self.flow.pause_reading()
             self.loop.call_later(pause, self.flow.resume_reading)
 

@@ -160,6 +160,11 @@ class Intake:
         return problem.headers(), problem.body()
 
     @property
+    def proxies(self) -> tuple[str, ...]:
+        """Servers in front."""
+        return self._settings.proxies
+
+    @property
     def patience(self) -> float:
         """Seconds that a body may take to come."""
         return self._settings.patience

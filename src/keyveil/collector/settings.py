@@ -33,6 +33,8 @@ class Settings:
     """Connections at once; beyond them one that is not being answered makes room."""
     spare_connections: int = 64
     """How many of them take no uploads: for health checks and operators when uploads have all others."""
+    proxies: tuple[str, ...] = ("127.0.0.1", "::1")
+    """Addresses of servers in front, who are believed about whom they speak for."""
     retry_after: float = 1.0
     """What a refused upload is told to wait, in seconds."""
     tick: float = 1.0
