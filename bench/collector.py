@@ -31,7 +31,7 @@ from keyveil.report import Envelope
 # 5,860 keys at two bits each, and the header: 1.5 kB a report.
 KEYS = 5860
 # Senders of single reports, of batches, and of ten times as much.
-SINGLES, BATCHES, MANY = 512, 16, 160
+SINGLES, BATCHES, MANY = (256, 64), 16, 160
 
 
 class Client:
@@ -136,6 +136,30 @@ def cpu(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def singles(server, run, single, senders, seconds):
+    """Reports that come alone, beside requests that do nothing."""
+    # Made beforehand: the sender's work would be taken for the collector's.
+    prepared = [single.request() for _ in range(int(30_000 * seconds))]
+    rounds, costs = [], []
+    # No-op and reports take turns, so that both meet the same neighbours.
+    for _ in range(3):
+        start = cpu(server.child.pid)
+        quiet = run(lambda: NO_OP, senders, seconds / 3)
+        middle = cpu(server.child.pid)
+        durable = run(prepared.pop, senders, seconds / 3)
+        end = cpu(server.child.pid)
+        rounds.append((quiet[0] / quiet[3], durable[0] / durable[3]))
+        costs.append(((middle - start) / quiet[0], (end - middle) / durable[0]))
+    no_op, one = (float(np.median(column)) for column in zip(*rounds, strict=True))
+    return {
+        "no_op_per_s": round(no_op),
+        "single_per_s": round(one),
+        "no_op_cpu_us": round(1e6 * float(np.median([cost for cost, _ in costs]))),
+        "single_cpu_us": round(1e6 * float(np.median([cost for _, cost in costs]))),
+        "single_share_of_no_op": round(float(np.median([d / q for q, d in rounds])), 3),
+    }
+
+
 def measure(store, seconds, overload):
     """All figures for one store."""
     found = {}
@@ -149,26 +173,8 @@ def measure(store, seconds, overload):
         # What is loaded at the first use is there, and the sender's connections were met before.
         run(batch.request, 8, 2.0)
         run(single.request, 8, 1.0)
-        # Made beforehand: the sender's work would be taken for the collector's.
-        prepared = [single.request() for _ in range(int(30_000 * seconds))]
-        rounds, costs = [], []
-        # No-op and reports take turns, so that both meet the same neighbours.
-        for _ in range(3):
-            start = cpu(server.child.pid)
-            quiet = run(lambda: NO_OP, SINGLES, seconds / 3)
-            middle = cpu(server.child.pid)
-            durable = run(prepared.pop, SINGLES, seconds / 3)
-            end = cpu(server.child.pid)
-            rounds.append((quiet[0] / quiet[3], durable[0] / durable[3]))
-            costs.append(((middle - start) / quiet[0], (end - middle) / durable[0]))
-        no_op, one = (float(np.median(column)) for column in zip(*rounds, strict=True))
-        found |= {
-            "no_op_per_s": round(no_op),
-            "single_per_s": round(one),
-            "no_op_cpu_us": round(1e6 * float(np.median([cost for cost, _ in costs]))),
-            "single_cpu_us": round(1e6 * float(np.median([cost for _, cost in costs]))),
-            "single_share_of_no_op": round(float(np.median([d / q for q, d in rounds])), 3),
-        }
+        for senders in SINGLES:
+            found[f"singles_of_{senders}_senders"] = singles(server, run, single, senders, seconds)
         batches = run(batch.request, BATCHES, seconds)
         peak = batches[0] * 100 / batches[3]
         found |= {
@@ -203,7 +209,7 @@ def measure(store, seconds, overload):
                 "rss_mb_after": round(memory),
             }
         _, body = server.ask("GET", f"/v1/campaigns/{campaign.id}/rounds", token=server.admin)
-        _, metrics = server.ask("GET", "/metrics")
+        _, metrics = server.ask("GET", "/metrics", token=server.admin)
         accepted = int(metrics.decode().split('status="accepted"} ')[1].split()[0])
         found["stored"] = json.loads(body)["rounds"][0]["reports"]
         found["acknowledged_lost"] = accepted - found["stored"]
