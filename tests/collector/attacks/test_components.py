@@ -72,7 +72,7 @@ def _failing(times):
 def test_a_backup_ends_while_others_write(tmp_path):
     """A10: every commit started the copy anew, so at 50 uploads a second it never ended."""
     store = SqliteStore(tmp_path / "c.db")
-    filler = bytes(200_000)
+    filler = bytes(4_000_000)
     with store.write() as tx:
         tx._run("create table filler (place integer primary key, bytes blob)")
         for _ in range(100):

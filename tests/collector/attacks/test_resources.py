@@ -302,14 +302,14 @@ def costly(campaign, kind):
     """Bodies that took the event loop's time: A16."""
     [report] = make_reports(campaign, 1)
     if kind == "gzip JSON":
-        texts = [base64.b64encode(report).decode()] * 2500
+        texts = [base64.b64encode(report).decode()] * 60000
         return gzip.compress(json.dumps({"reports": texts}).encode()), [
             ("content-type", "application/json"),
             ("content-encoding", "gzip"),
         ]
     if kind == "JSON of nothing":
-        return b'{"reports":[' + b"1," * 16000 + b"1]}", [("content-type", "application/json")]
-    odd = [report[:17] + (i % 64).to_bytes(2, "little") + report[19:] + bytes(i % 2) for i in range(16000)]
+        return b'{"reports":[' + b"1," * 4000000 + b"1]}", [("content-type", "application/json")]
+    odd = [report[:17] + i.to_bytes(2, "little") + report[19:] for i in range(65535)]
     return to_frames(odd), []
 
 
