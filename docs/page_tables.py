@@ -234,6 +234,25 @@ def hostile() -> str:
     return table(head, ((name, f"{chosen:.2g}", given) for name, chosen, given in rows))
 
 
+def attacks() -> str:
+    """What an honest sender keeps beside every attack, and beside all at once."""
+    parts = []
+    for store, found in load("attacks.json").items():
+        alone = found["alone"]["per_s"]
+        measured = {**found["attacks"], "all at once": found["all at once"]}
+        rows = [
+            (name, f"{one['per_s'] / alone:.2f}", f"{one['p99_ms']:.0f}", f"{sum(one['asked'].values()):,}")
+            for name, one in measured.items()
+        ]
+        p99, grown = found["alone"]["p99_ms"], found["memory"]
+        parts += [
+            f"{store}: alone {alone:,} reports a second over 16 connections, p99 {p99:.0f} ms. After "
+            f"{grown['requests']:,} hostile requests the process was {grown['mb_grown']:.0f} MB larger.",
+            table(("attack", "rate, of alone", "p99, ms", "hostile requests meanwhile"), rows),
+        ]
+    return "\n\n".join(parts)
+
+
 def _gains() -> str:
     names = {
         "frequency_mse": "frequency, all keys",
@@ -337,6 +356,7 @@ TABLES: Mapping[str, Callable[..., str]] = MappingProxyType(
         "coverage": coverage,
         "long-records": long_records,
         "hostile": hostile,
+        "attacks": attacks,
         "error-catalogue": error_catalogue,
     }
 )

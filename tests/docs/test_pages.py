@@ -95,6 +95,16 @@ def test_the_container_is_not_root_and_writes_to_one_volume_only():
     assert "--constraint constraints.txt" in " ".join(rest for word, rest in steps if word == "RUN")
 
 
+def test_every_attack_that_the_security_page_names_is_a_test():
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    tests = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
+    everything = "\n".join(tests.values())
+    for name in re.findall(r"`(test_\w+)`", page):
+        assert f"def {name}(" in everything, name
+    for name in re.findall(r"`(?:tests/\w+/)?(test_\w+\.py)`", page):
+        assert name in tests, name
+
+
 def test_the_server_has_the_uvicorn_that_it_stands_on():
     """A24: `direct` builds on the inside of uvicorn, and any version below 1 was let in."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from collecting import make_question, make_reports
+from collecting import NOW, Caller, make_question, make_reports
 from serving import Process
 
 from keyveil.collector.logs import Log
@@ -182,6 +182,26 @@ def test_an_id_that_is_none_is_an_unknown_campaign(caller, name):
     for path in ("", "/about", "/progress"):
         answer = caller("GET", f"/v1/campaigns/{unquote(name)}{path}", token=caller.admin)
         assert answer.status in (404, 405), (path, answer)
+
+
+def test_a_damaged_campaign_harms_no_other(store_url):
+    """A12: rounds of campaigns behind it were not closed by time any more."""
+    now = [NOW]
+    caller = Caller(store_url, clock=lambda: now[0])
+    campaigns = [make_question(name=f"number {place}") for place in range(3)]
+    for campaign in campaigns:
+        caller.create(campaign, close_after=60.0)
+    with caller.collector.store.write() as tx:
+        tx._run("update campaigns set config = 'x' where id = ?", (campaigns[0].id,))
+        tx._run("update rounds set description = 'x' where campaign = 2")
+    caller.collector.book.__init__()
+    now[0] += 61
+    caller.collector.running.tick()
+    caller.collector.running.tidy()
+    assert [one.why for one in caller.collector.running.list(campaigns[2].id).rounds] == ["by time"]
+    for campaign in campaigns[:2]:
+        assert campaign.id in caller.out.getvalue()
+    caller.close()
 
 
 @pytest.mark.parametrize("path", ["/docs/", "/healthz/", "/v1/campaigns/", "/errors/"])
