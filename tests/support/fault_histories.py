@@ -86,6 +86,8 @@ class History:
             "one": Terms(),
             "two": Terms(uploads="open", drop_reports=bool(seed % 2), replay_days=2 / 24),
         }
+        self.layouts: dict[tuple[str, int], object] = {}
+        """Of each round, once it was met: every run opens the same."""
         self._rng, self._next, self._sent = random.Random(seed), Counter(), []
         groups = [4 + self._rng.randrange(3) for _ in range(3)]
         self.steps: list[tuple[Callable, tuple]] = [(Run.create, ("one",)), (Run.create, ("two",))]
@@ -144,6 +146,7 @@ class Run:
         self, history, url, *, heard=(), position=lambda: 0, clear=lambda: None, tune=lambda _: None
     ):
         self.history, self.url, self.heard = history, url, list(heard)
+        self._known = {(each.what, each.about): each.told for each in reversed(self.heard)}
         self._position, self._clear, self._tune = position, clear, tune
         self.collector, self.log, self.began = None, io.StringIO(), []
         self.refusals = self.step = 0
@@ -186,9 +189,10 @@ class Run:
     def hear(self, what: str, *about, told: object = None) -> None:
         """Somebody was told."""
         self.heard.append(Heard(self._position(), what, about, told))
+        self._known.setdefault((what, about), told)
 
     def _told(self, what: str, *about):
-        return next((each.told for each in self.heard if each[1:3] == (what, about)), None)
+        return self._known.get((what, about))
 
     # --- steps ---
 
@@ -253,9 +257,12 @@ class Run:
         return made
 
     def _layout(self, item: Item):
-        known = self.collector.known(self.history.campaigns[item.campaign].id)
-        with self.collector.store.read() as tx:
-            return self.collector.book.round(tx, known, item.round).mechanism.layout
+        layouts, place = self.history.layouts, item[:2]
+        if place not in layouts:
+            known = self.collector.known(self.history.campaigns[item.campaign].id)
+            with self.collector.store.read() as tx:
+                layouts[place] = self.collector.book.round(tx, known, item.round).mechanism.layout
+        return layouts[place]
 
     def _commit(self, uploads) -> None:
         group = [upload for upload, _ in uploads]
