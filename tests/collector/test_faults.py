@@ -102,9 +102,14 @@ def with_fault(history: History, fault: Fault, folder: Path) -> tuple[Verdict, i
     """Play with a fault; look at the store, at what a power loss would leave of it, and at the backup."""
     with faults(Disk(fault)) as disk:
         run = play(history, folder / "run", disk)
+        journal = list(disk.journal)
+        if not disk.is_met:
+            # It comes at the end.
+            run.close()
+        assert disk.is_met, fault
         disk.fault = None
         disk.clear()
-        journal = list(disk.journal)
+        run.open()
         verdict = check(history, run.collector.store, run.heard)
         run.close()
     lose_power(journal, dropped(), folder / "after")

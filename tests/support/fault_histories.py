@@ -86,8 +86,11 @@ class History:
             "one": Terms(),
             "two": Terms(uploads="open", drop_reports=bool(seed % 2), replay_days=2 / 24),
         }
-        self.layouts: dict[tuple[str, int], object] = {}
-        """Of each round, once it was met: every run opens the same."""
+        self.layouts = {
+            (name, stage.number): stage.mechanism.layout
+            for name, campaign in self.campaigns.items()
+            for stage in campaign.protocol().stages()
+        }
         self._rng, self._next, self._sent = random.Random(seed), Counter(), []
         groups = [4 + self._rng.randrange(3) for _ in range(3)]
         self.steps: list[tuple[Callable, tuple]] = [(Run.create, ("one",)), (Run.create, ("two",))]
@@ -126,9 +129,9 @@ class History:
         """Report ids spread evenly, as those of devices do."""
         return hashlib.sha256(repr((self.seed, item)).encode()).digest()[:16]
 
-    def report(self, item: Item, layout) -> bytes:
+    def report(self, item: Item) -> bytes:
         """The bytes of a report; they are the same whenever it is sent."""
-        campaign, name = self.campaigns[item.campaign], self.id_of(item)
+        campaign, name, layout = self.campaigns[item.campaign], self.id_of(item), self.layouts[item[:2]]
         symbol = layout.size if item.kind == "payload" else name[0] % layout.size
         payload = symbol.to_bytes(layout.n_bytes, "little") + bytes(item.kind == "length")
         return Envelope(
@@ -149,7 +152,7 @@ class Run:
         self._known = {(each.what, each.about): each.told for each in reversed(self.heard)}
         self._position, self._clear, self._tune = position, clear, tune
         self.collector, self.log, self.began = None, io.StringIO(), []
-        self.refusals = self.step = 0
+        self.refusals = self.recognised = self.step = 0
         self._is_again = False
 
     def play(self, first: int = 0, *, is_again: bool = False) -> None:
@@ -239,6 +242,8 @@ class Run:
             return
         assert is_known or status == "accepted" or self._is_again, (item, status)
         assert not is_known or status == "duplicate", (item, status)
+        # The answer to an earlier attempt was lost, and its commit was not.
+        self.recognised += not is_known and status == "duplicate"
         if not is_known:
             self.hear("counted", place, name, told=True)
 
@@ -248,21 +253,13 @@ class Run:
         for name, campaign in self.history.campaigns.items():
             members = [item for item in items if item.campaign == name]
             if members:
-                body = to_frames([self.history.report(item, self._layout(item)) for item in members])
+                body = to_frames([self.history.report(item) for item in members])
                 used = self._told("token", token or name)
                 upload = read_upload(
                     body, FRAMED, tag=campaign.tag, campaign=campaign.id, token=used, most=1000
                 )
                 made.append((upload, members))
         return made
-
-    def _layout(self, item: Item):
-        layouts, place = self.history.layouts, item[:2]
-        if place not in layouts:
-            known = self.collector.known(self.history.campaigns[item.campaign].id)
-            with self.collector.store.read() as tx:
-                layouts[place] = self.collector.book.round(tx, known, item.round).mechanism.layout
-        return layouts[place]
 
     def _commit(self, uploads) -> None:
         group = [upload for upload, _ in uploads]
@@ -368,7 +365,6 @@ def _check_round(history, collector, known, place, counted) -> Verdict:
     verdict, number = Verdict(), place[1]
     reports, ids = [], []
     with collector.store.read() as tx:
-        layout = collector.book.round(tx, known, number).mechanism.layout
         for block in tx.blocks(known.no, number, most=1 << 30):
             if not block.is_intact:
                 verdict.wrong.append(f"block {block.no} is damaged")
@@ -377,7 +373,7 @@ def _check_round(history, collector, known, place, counted) -> Verdict:
             reports += [block.reports[at : at + block.length] for at in starts]
     verdict.lost += len(counted - set(ids))
     verdict.doubled += len(ids) - len(set(ids))
-    sent = {history.report(Item(*place, n), layout) for n in range(1, history._next[place] + 1)}
+    sent = {history.report(Item(*place, n)) for n in range(1, history._next[place] + 1)}
     verdict.wrong += [
         f"a report of round {number} was never sent so" for report in reports if report not in sent
     ]

@@ -73,6 +73,8 @@ class Disk:
     journal: list[Event] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
     """What each operation was, those that failed too."""
+    is_met: bool = False
+    """Whether the fault was there when something was done."""
     lasting: str | None = None
 
     @property
@@ -89,6 +91,7 @@ class Disk:
         self.kinds.append(kind)
         due = self.fault is not None and self.fault.at == len(self.kinds)
         mode = self.fault.mode if due else None
+        self.is_met |= due and kind in KINDS_OF[mode]
         if mode in _LASTING:
             self.lasting = mode
         if self.lasting is not None and kind in KINDS_OF[self.lasting]:
