@@ -34,7 +34,7 @@ _IOERR_OF = {
 _OPEN_CREATE = 0x4
 SECTOR = 512
 
-# What a fault can be met by; the disk stays full, or read-only, until somebody clears it.
+# What a fault can be met by; the disk stays full, read-only or broken until somebody clears it.
 KINDS_OF = {
     "fail": {"write", "truncate", "delete", "create"},
     "short": {"write"},
@@ -42,9 +42,10 @@ KINDS_OF = {
     "read": {"read"},
     "full": {"write", "create"},
     "readonly": {"write", "truncate", "delete", "create"},
+    "broken": {"write", "truncate", "delete", "create", "sync"},
     "delay": {"write", "truncate", "delete", "create", "sync"},
 }
-_LASTING = {"full": FULL, "readonly": READONLY}
+_LASTING = {"full": FULL, "readonly": READONLY, "broken": IOERR | 3 << 8}
 
 
 @dataclass(frozen=True, slots=True)

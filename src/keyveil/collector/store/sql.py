@@ -143,6 +143,12 @@ class SqlTransaction:
 
     # --- writing ---
 
+    def probe(self) -> None:
+        """Write a little that means nothing: a disk that is full or read-only shows at the commit."""
+        self._run(
+            "insert into store values ('probe', '') on conflict (name) do update set value = excluded.value"
+        )
+
     def set_secret(self, secret: bytes) -> None:
         """Keep what issued ids are made with; only where there is none."""
         self._run("insert into store values ('secret', ?)", (secret.hex(),))
