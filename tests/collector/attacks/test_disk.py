@@ -9,6 +9,7 @@ from collecting import Caller, fast_folder, glass, glass_report, make_question, 
 from faulty_vfs import Disk, faults
 from serving import Process
 
+from keyveil.collector.store import open_store
 from keyveil.collector.store.sqlite import SqliteStore
 from keyveil.errors import StoreError
 from keyveil.report import to_frames
@@ -133,3 +134,13 @@ def test_a_collector_that_may_write_no_more_loses_and_doubles_nothing(tmp_path):
     assert counts == [int(bucket in heard) for bucket in range(1 << 11)]
     assert again["agrees"]
     assert len(refused) >= 4
+
+
+def test_a_probe_leaves_the_store_as_it_was(store_url):
+    for _ in range(2):
+        store = open_store(store_url)
+        for _ in range(3):
+            with store.write() as tx:
+                tx.probe()
+        assert store.migrated is None
+        store.close()
