@@ -50,6 +50,8 @@ class Writer:
         self._clock, self._metrics, self._log, self._grown = clock, metrics, log, grown
         self._queue = FairQueue()
         self._is_stopping = False
+        self.failing = ""
+        """Why the last group could not be written, if it could not."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads = [
             threading.Thread(target=self._work, name=f"keyveil-writer-{number}", daemon=True)
@@ -126,7 +128,9 @@ class Writer:
 
     def _commit(self, group: Sequence[Upload]) -> list[Grown]:
         try:
-            return commit_group(self._store, self._book, group, self._clock())
+            grown = commit_group(self._store, self._book, group, self._clock())
+            self.failing = ""
+            return grown
         except StoreError as error:
             campaigns = {upload.campaign for upload in group}
             if error.damaged and len(campaigns) > 1:
@@ -137,17 +141,18 @@ class Writer:
                     for grown in self._commit([upload for upload in group if upload.campaign == name])
                 ]
             self._log.event("not-written", uploads=len(group), why=str(error))
-            code = "campaign-damaged" if error.damaged else "store-unavailable"
+            code, why = "campaign-damaged" if error.damaged else "store-unavailable", str(error)
+            self.failing = "" if error.damaged else why
             time.sleep(_PAUSE)
         except Exception as error:
             if len(group) > 1:
                 # One upload must not fail its neighbours.
                 return [grown for upload in group for grown in self._commit([upload])]
             self._log.event("fault", where="writer", kind=type(error).__name__)
-            code = "internal"
+            code, why = "internal", ""
         for upload in group:
             upload.problem = Problem(
-                code, retry_after=None if code == "internal" else self._settings.retry_after
+                code, why, retry_after=None if code == "internal" else self._settings.retry_after
             )
         return []
 

@@ -195,6 +195,9 @@ class Writing(Reading, Protocol):
     def add_block(self, campaign: int, round: int, length: int, reports: bytes, counted: Tally) -> int:
         """Keep reports and add what they say to the round's tally; how many it counts now."""
 
+    def probe(self) -> None:
+        """Write a little that means nothing: a disk that is full or read-only shows at the commit."""
+
     def set_secret(self, secret: bytes) -> None:
         """Keep what issued ids are made with; only where there is none."""
 

@@ -143,6 +143,14 @@ class SqlTransaction:
 
     # --- writing ---
 
+    def probe(self) -> None:
+        """Write a little that means nothing: a disk that is full or read-only shows at the commit."""
+        # Another value each time: SQLite writes no page whose bytes stay the same.
+        self._run(
+            "insert into store values ('probe', 'even') on conflict (name) "
+            "do update set value = case when store.value = 'even' then 'odd' else 'even' end"
+        )
+
     def set_secret(self, secret: bytes) -> None:
         """Keep what issued ids are made with; only where there is none."""
         self._run("insert into store values ('secret', ?)", (secret.hex(),))

@@ -340,12 +340,12 @@ class SqliteStore:
             if not hasattr(self._readers, "connection"):
                 self._readers.connection = self._connect()
             connection: sqlite3.Connection = self._readers.connection
-            with self._moment:
-                connection.execute("begin")
-                # The view is that of the first statement.
-                connection.execute("select 1 from store").fetchone()
-                sums = dict(self._memory.memtable.sums)
             try:
+                with self._moment:
+                    connection.execute("begin")
+                    # The view is that of the first statement, which may fail.
+                    connection.execute("select 1 from store").fetchone()
+                    sums = dict(self._memory.memtable.sums)
                 yield SqliteTransaction(connection, self._memory, sums)
             finally:
                 if connection.in_transaction:
