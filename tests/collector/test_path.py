@@ -199,6 +199,7 @@ def test_operations_say_what_there_is(server):
         "store": "sqlite",
         "waiting_uploads": 0,
         "clock_doubt": 0.0,
+        "failing": "",
         "damaged": [],
     }
     metrics = server.ask("GET", "/metrics", token=server.admin)[1].decode()

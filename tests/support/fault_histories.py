@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from collecting import NOW, make_question
 
+from keyveil.collector.clock import Clock
 from keyveil.collector.commit import commit_group
 from keyveil.collector.logs import Log
 from keyveil.collector.messages import NewCampaign, NewToken
@@ -181,7 +182,8 @@ class Run:
         if self.collector is None:
             store = open_store(self.url)
             self._tune(store)
-            self.collector = Collector(store, clock=lambda: NOW + _HOUR * self.step, log=Log(self.log))
+            now = lambda: NOW + _HOUR * self.step  # noqa: E731
+            self.collector = Collector(store, clock=Clock(now, steady=now), log=Log(self.log))
 
     def close(self) -> None:
         """No collector any more."""
@@ -305,7 +307,7 @@ class Run:
 def check(history: History, store, heard) -> Verdict:
     """Everything that was heard is so, and nothing is counted that should not be."""
     verdict = Verdict()
-    collector = Collector(store, clock=lambda: NOW, log=Log(io.StringIO()))
+    collector = Collector(store, clock=Clock(lambda: NOW, steady=lambda: NOW), log=Log(io.StringIO()))
     collector.inspect()
     verdict.wrong += [f"quarantined: {why}" for why in collector.damaged.values()]
     told = {(each.what, each.about): each.told for each in heard}

@@ -278,17 +278,23 @@ class Application:
         def look() -> None:
             with self.collector.store.read() as tx:
                 tx.has_admin()
+            if self.writer.failing:
+                # Nobody sends to a collector that is not ready: it must see by itself that it is again.
+                with self.collector.store.write() as tx:
+                    tx.probe()
+                self.writer.failing = ""
 
-        is_ready = self.writer.is_alive and not self.writer.is_full
+        is_ready, why = self.writer.is_alive and not self.writer.is_full, ""
         try:
             await self._work(look)
-        except StoreError:
-            is_ready = False
+        except StoreError as error:
+            is_ready, why = False, str(error)
         said = m.Ready(
             ready=is_ready,
             store=self.collector.store.kind,
             waiting_uploads=self.writer.n_waiting,
             clock_doubt=self.collector.clock.doubt,
+            failing=why,
             damaged=[f"{campaign}: {why}" for campaign, why in self.collector.damaged.items()],
         )
         return _json(said, 200 if is_ready else 503)

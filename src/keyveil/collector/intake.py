@@ -369,9 +369,8 @@ def bearer(header: bytes) -> str:
 
 def unavailable(error: StoreError, retry_after: float) -> Problem:
     """What a sender is told of a store that failed."""
-    if error.damaged:
-        return Problem("campaign-damaged", str(error), retry_after=retry_after)
-    return Problem("store-unavailable", retry_after=retry_after)
+    code = "campaign-damaged" if error.damaged else "store-unavailable"
+    return Problem(code, str(error), retry_after=retry_after)
 
 
 def _part(message: Any) -> bytes:

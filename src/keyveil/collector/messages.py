@@ -265,6 +265,8 @@ class Ready(Message, frozen=True):
     store: str
     waiting_uploads: int
     clock_doubt: float
+    failing: str
+    """Why the store cannot be used, if it cannot."""
     damaged: list[str]
 
 

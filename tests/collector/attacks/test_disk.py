@@ -56,9 +56,6 @@ def test_a_disk_that_cannot_be_written_is_told_and_recovered_from(caller, disk, 
     assert caller.collector.damaged == {}
 
 
-@pytest.mark.xfail(
-    strict=True, reason="/readyz reads; where the writer is failing it must write, with probe()"
-)
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_readiness_says_that_the_disk_cannot_be_written_and_when_it_can(caller, disk, condition):
     """Nobody sends to a collector that is not ready, so it finds out by itself that it is again."""
