@@ -66,9 +66,10 @@ class Campaign:
     users: int | None = None
     """How many are expected to answer: `auto` chooses for so many, 100,000 where nothing is said."""
     ids: str = OWN
-    """Whose the ids of reports are: a device's "own" draw, or "issued" by the collector, one a device and round.
+    """Where report ids come from: a device's "own" draw, or "issued" by the collector.
 
-    What follows from an issued id, an index or a hash, is nobody's choice, so liars can do less."""
+    What follows from an issued id, an index or a hash, is nobody's choice, so liars can do less.
+    """
     owner: str = ""
     purpose: str = ""
     expires: str = ""

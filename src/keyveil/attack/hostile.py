@@ -5,8 +5,8 @@
     say              the same few words about chosen keys in every report: the maximal gain
 
 `say` makes the reports that `estimate.hostile.Lever` reckons with, for every shape. A crude one is silent
-about all else; a hidden one draws the rest as noise would, where a report has a rest. Where ids are handed out
-a device has the index or the hash that its id gives: it speaks up where that is of use, and else is silent.
+about all else; a hidden one draws the rest as noise would, where a report has a rest. Where ids are handed
+out a device has the index or the hash that its id gives: it speaks up where that is of use, or is silent.
 
 [Cao] Cao, Jia, Gong, USENIX Security 2021 (random item, random message, maximal gain); [Wu] Wu, Cao, Jia,
 Gong, USENIX Security 2022 (the same for key-value data).
@@ -184,7 +184,7 @@ def _(mechanism: Bucket, orders: Orders, rng: np.random.Generator) -> Answers:
 
 
 def _indexed(mechanism: Mechanism, orders: Orders, rng: np.random.Generator, symbols: int, told: int) -> Ints:
-    """What is told of a target; of whichever key the id gives, where ids are handed out, silence if it is none."""
+    """What is told of a target. Where ids are handed out, an id gives the key: silence if it is no target."""
     if not mechanism.issued:
         return symbols * orders.in_turn + told
     index: Ints = rng.integers(0, mechanism.n_keys, orders.reports)

@@ -16,9 +16,9 @@ both monotone in e. A share x of hostile devices makes e = x N where everybody i
 a report names one key and its index is the device's own draw, all of them may name this one:
 e = x n while the honest ones leave it (1 - x) n / d, so the share that counts is x d / (x d + 1 - x).
 
-Where ids are handed out, one a device, the index follows from the id. Of x n hostile devices one in d is asked
-about a key, whatever they wish, and of the (1 - x) n others too: e = x n / d of N = n / d, so the share that
-counts is x, and with w the loudest thing to say,
+Where ids are handed out, one a device, the index follows from the id. Of x n hostile devices one in d is
+asked about a key, whatever they wish, and of the (1 - x) n others too: e = x n / d of N = n / d, so the share
+that counts is x, and with w_f the loudest thing to say,
 
     E[moved(f)] - f = x (w_f - f),                       (x d + 1 - x) / d of what it is above.
 
@@ -125,7 +125,7 @@ class Lever:
     """What a mean is divided by: heard * mean_weight + mean_floor."""
     says: tuple[Said, ...]
     asked: float = 1.0
-    """How much of an honest crowd is asked about one key, for each hostile device that can see to it that it is."""
+    """How much of an honest crowd is asked about a key where liars can see to it that they are; else 1."""
 
     def of_report(self, said: Said) -> float:
         """w_f of a report that says this."""

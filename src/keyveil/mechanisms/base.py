@@ -114,7 +114,7 @@ class Mechanism(Protocol):
 
     @property
     def issued(self) -> bool:
-        """Whether the collector hands out the ids of reports, so that nobody chooses what follows from one."""
+        """Whether the collector hands out report ids, so that nobody chooses what follows from one."""
 
     def with_issued_ids(self) -> Self:
         """The same where ids are handed out: all that may follow from an id does."""

@@ -1,8 +1,9 @@
 """One key asked, in clear: draw an index, then answer about that key alone.
 
 The index is uniform over the d keys and independent of the record, so it may be sent as it is; where the
-collector hands out the ids of reports it follows from the id (`AsksOneKey`). The answer about it is one of ABSENT, PLUS, MINUS: holders go through the channel's "sampled" row,
-others through the "not sampled" row. Nothing is padded; l plays no part.
+collector hands out the ids of reports it follows from the id (`AsksOneKey`). The answer about it is one of
+ABSENT, PLUS, MINUS: holders go through the channel's "sampled" row, others through the "not sampled" row.
+Nothing is padded; l plays no part.
 
 The loss is the largest ratio, over answers, between the rows of {held +, held -, not held}.
 
