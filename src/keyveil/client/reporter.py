@@ -60,8 +60,6 @@ from keyveil.numerics import Entropy, InsecureSeededEntropy, price, system_entro
 from keyveil.report import Envelope
 from keyveil.rounds import Round
 
-_ID_TIMEOUT = 10.0
-
 # What a device is told of a round: JSON as a collector sends it, or the round itself where it is at hand.
 Description = Mapping[str, Any] | Round
 
@@ -159,14 +157,14 @@ class Reporter:
     @classmethod
     def connect(cls, url: str, **options: Any) -> Self:
         """A reporter for the open round of the campaign at an address, https://HOST/v1/campaigns/ID."""
-        token = options.get("token")
-        fetched = transport.fetch_round(url, exchange=options.get("exchange") or transport.with_token(token))
+        exchange = options.get("exchange") or transport.with_token(options.get("token"))
+        fetched = transport.fetch_round(url, exchange=exchange)
         if fetched.round is None:
             raise CampaignError("no round of this campaign is open", code="waiting")
         known: dict[str, Any] = {"collector": transport.split_address(url)[0]}
         if fetched.ids_are_issued and not fetched.campaign.issues_ids:
             # An older collector's: the campaign's text does not say so.
-            known["ids"] = transport.issued_ids(url, token=token)
+            known["ids"] = transport.Issuer(url=url, exchange=exchange)
         device = cls(fetched.campaign, **known | options)
         device._round = fetched.round
         return device
@@ -328,7 +326,7 @@ class Reporter:
         if self._collector is None:
             return own_id if self._ledger is None else no_id
         url = f"{self._collector.rstrip('/')}/v1/campaigns/{self._campaign.id}"
-        return transport.Issuer(url=url, exchange=self._exchange, timeout=_ID_TIMEOUT)
+        return transport.Issuer(url=url, exchange=self._exchange)
 
     def _new_id(self, nonce: bytes) -> bytes:
         """An id; for the nonce, where ids are issued by nonces."""

@@ -337,7 +337,7 @@ class Issuer:
 
     url: str
     exchange: Exchange
-    timeout: float
+    timeout: float = 10.0
 
     def __call__(self, nonce: bytes | None = None) -> bytes:
         """The id for a nonce; any where there is none."""
