@@ -2,6 +2,7 @@
 
 import json
 import secrets
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -195,3 +196,16 @@ def test_devices_and_files_ask_for_their_ids_over_http(tmp_path, mechanism):
     from keyveil.report import read_frames
 
     assert len({Envelope.from_bytes(report).report_id for report in read_frames(export)}) == 301
+
+
+def test_the_command_line_says_it_in_the_campaign(tmp_path):
+    server = Process(f"sqlite:///{tmp_path}/c.db")
+    campaign = make_question("kvue")
+    file = tmp_path / "campaign.json"
+    file.write_text(campaign.canonical_json)
+    options = ["--url", server.url, "--token", server.admin]
+    created = CliRunner().invoke(keyveil, ["campaign", "create", str(file), "--issue-ids", *options])
+    server.stop()
+    assert created.exit_code == 0, created.output
+    assert replace(campaign, ids="issued").id in created.output
+    assert 'write ids = "issued" into campaign.json' in created.output
