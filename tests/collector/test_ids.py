@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
-from collecting import Caller, make_question, make_reports
+from collecting import NOW, Caller, make_question, make_reports
 from serving import Process
 
 from keyveil.cli.app import keyveil
 from keyveil.client import Reporter
+from keyveil.collector.terms import Terms
 from keyveil.estimate import lever
 from keyveil.report import Envelope, public_word
 
@@ -51,6 +52,30 @@ def test_only_issued_ids_count_and_each_once(caller, mechanism):
     assert caller.send(campaign, mixed, token=token) == ["accepted", "not-issued", "accepted", "duplicate"]
     assert caller.send(campaign, issued, token=token) == ["duplicate"] * 2 + ["accepted"] * 3
     assert caller.collector.readout.recount(campaign.id, 1).tally_reports == 5
+
+
+def test_a_campaign_that_was_stored_with_the_old_term_goes_on_as_it_did(caller):
+    """Ids are checked, devices draw their index and have no nonce, and the bound is the larger one."""
+    campaign = make_question("kvue", keys=tuple(f"k{i}" for i in range(100)))
+    path = f"/v1/campaigns/{campaign.id}"
+    with caller.collector.store.write() as tx:
+        terms = Terms(ids="issued").to_json()
+        tx.add_campaign(id=campaign.id, config=campaign.canonical_json, terms=terms, label="", now=NOW)
+        tx.be_alone()
+        tx.set_secret(secrets.token_bytes(32))
+        tx.open_round(tx.campaign(campaign.id).no, campaign.first_round(), now=NOW, closes_at=None)
+    made = caller("POST", f"{path}/tokens", token=caller.admin, json_body={"role": "device"})
+    token = made.json["token"]
+    view = caller("GET", path).json
+    assert (view["ids"], "ids" in view["round"]["mechanism"]) == ("issued", False)
+    assert caller.send(campaign, make_reports(campaign, 2), token=token) == ["not-issued"] * 2
+    answer = caller("POST", f"{path}/ids?count=50", token=token)
+    ids = [bytes.fromhex(name) for name in answer.json["ids"]]
+    assert len(set(ids)) == 50
+    assert caller.send(campaign, under(ids, campaign), token=token) == ["accepted"] * 50
+    caller.close_round(campaign, 1)
+    release = caller("GET", f"{path}/release", token=caller.admin).json
+    assert min(row["frequency_hostile"] for row in release["rows"]) > 0.4
 
 
 def test_an_id_is_for_one_campaign(caller):
