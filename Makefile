@@ -56,6 +56,7 @@ bench: $(VENV)/.dev            ## speed and theory against measurement; DATA=fol
 	$(BIN)/python bench/intervals.py
 	$(BIN)/python bench/long_records.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python bench/averaging.py
+	$(BIN)/python bench/issued.py
 	$(BIN)/python bench/client.py
 	$(BIN)/python bench/collector.py --overload 60
 	$(BIN)/python bench/speed.py $(if $(DATA),--data $(DATA))

@@ -225,8 +225,8 @@ def hostile() -> str:
             continue
         mechanism = build_protocol(name, 1.0, n_keys=KEYS).start("docs").mechanism
         chosen, given = (
-            float(lever(mechanism, chosen_hash=is_chosen).shift(*HELD, HOSTILE_SHARE).frequency_up[0])
-            for is_chosen in (True, False)
+            float(lever(asked).shift(*HELD, HOSTILE_SHARE).frequency_up[0])
+            for asked in (mechanism, mechanism.with_issued_ids())
         )
         rows.append((f"`{name}`", chosen, f"{given:.2g}" if given < chosen else "-"))
     rows.sort(key=lambda row: row[1])

@@ -83,6 +83,8 @@ def _named() -> Iterator[tuple[dict[str, Any], int]]:
                     if name == "bucket":
                         fields["pairs_per_user"] = (2, 40)[place]
                     yield fields, n_keys
+                    if cls.follows_ids and budget == "1":
+                        yield {**fields, "ids": "issued"}, n_keys
 
 
 def _field(field: str, place: int, budget: str, allocation: str, n_keys: int) -> Any:

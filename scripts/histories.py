@@ -222,6 +222,13 @@ def honest() -> Iterator[History]:
             what="one round, asked again and again while the record changes: one answer",
             steps=(YES, answers(asked), repeats(), repeats(at=NOON + 300 * DAY), repeats(asked)),
         )
+    for name in ("kvue", "bucket", "levels"):
+        asked = asking(name, ids="issued").device_config()
+        yield History(
+            name=f"honest-{name}-issued",
+            what="the index or hash follows from the id that was handed out: one answer, as ever",
+            steps=(YES, answers(asked), repeats(), repeats(at=NOON + 300 * DAY), repeats(asked)),
+        )
     for purpose, secret, asked in members(asking("auto", users=5000)):
         yield History(
             name=f"honest-auto-{purpose}",
@@ -367,6 +374,13 @@ def hostile() -> Iterator[History]:
             what=f"a round is opened again with another {what}: no second answer",
             steps=(YES, answers(asked), refuses("pinned", {**asked, **change}), repeats(asked)),
         )
+    issuing = asking(ids="issued").device_config()
+    drawn = {**issuing, "mechanism": {"id": "kvue", "epsilon": "1"}}
+    yield History(
+        name="hostile-other-ids",
+        what="a round whose index followed from the id is opened again with one that the device draws",
+        steps=(YES, answers(issuing), refuses("pinned", drawn), repeats(issuing)),
+    )
     yield History(
         name="hostile-renumbered",
         what="the same question under another number: the campaign's epsilon is spent",

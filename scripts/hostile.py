@@ -62,6 +62,8 @@ FIELDS: dict[str, tuple[Any, ...]] = {
         *(["00", "1"], ["0", "18446744073709551616"], ["0", "9" * 30]),
     ),
 }
+# Only a mechanism with an index or a hash may say that ids are issued, and none may say anything else.
+IDS = ("issued", "own", "ISSUED", "", None, True, 1, [], {}, ["issued"], HUGE)
 # What devices were once told and believed: integers of a kernel.
 KERNELS: tuple[Description, ...] = (
     {"channel": {"keep": "1001", "flip": "18446744073709549615", "fake": "1000"}},
@@ -124,6 +126,8 @@ def mechanisms(name: str) -> Iterator[tuple[str, Description]]:
             yield _why(f"mechanism.{field}", value), changed(good, ("mechanism", field), value)
     if name == "privkvm-star-oue":
         yield "a bit for each of too many bins", changed(good, ("mechanism", "bins"), 33)
+    for value in IDS:
+        yield _why("mechanism.ids", value), changed(good, ("mechanism", "ids"), value)
     for more in KERNELS:
         spoilt = deepcopy(good)
         spoilt["mechanism"] |= more
@@ -216,6 +220,7 @@ def campaigns() -> Iterator[tuple[str, Description]]:
         "cohorts": (1.5, True, "2"),
         "rho": (2.0, True, "0"),
         "owner": (1, "somebody"),
+        "ids": ("issued", "own", "ISSUED", "", None, True, 1, [], {}),
         "stranger": (1,),
     }
     for field, values in spoilt.items():

@@ -1,6 +1,6 @@
 """Plant faults, one at a time, in a copy of the package; the tests must catch each.
 
-    python scripts/mutants.py            prints "28 of 28 caught" and exits with 0
+    python scripts/mutants.py            prints "32 of 32 caught" and exits with 0
 
 A fault is a replacement in one file. The tests run against the copy and stop at the first failure. That every
 fault still finds its line is a test of the gate (tests/scripts).
@@ -107,7 +107,7 @@ FAULTS = (
     Fault(
         "a field that nobody asked for, believed",
         "mechanisms/named.py",
-        'if set(said) != {"id", *cls.fields}:',
+        'if set(said) - ({"ids"} if issued else set()) != {"id", *cls.fields}:',
         'if not {"id", *cls.fields} <= set(said):',
         DEVICE,
     ),
@@ -222,6 +222,34 @@ FAULTS = (
         "upload.mark((place,), DUPLICATE if name in counted else status)",
         "upload.mark((place,), status)",
         COLLECTOR,
+    ),
+    Fault(
+        "an index of the device's choice where ids are issued",
+        "mechanisms/base.py",
+        "return 0 if self.issued else None",
+        "return None",
+        ("tally/test_public_word.py",),
+    ),
+    Fault(
+        "an index that its id does not give is counted",
+        "batch/partition.py",
+        "follows[follows] = symbols // part.answers ==",
+        "follows[follows] = symbols // part.answers + part.choices >",
+        ("collector/test_ids.py",),
+    ),
+    Fault(
+        "another id for whoever asks again",
+        "collector/ids.py",
+        'asked = f"{token} {nonce.hex()}"',
+        'asked = f"{token} {object()}"',
+        ("collector/test_ids.py",),
+    ),
+    Fault(
+        "the smaller bound where liars choose their index",
+        "estimate/hostile.py",
+        "asked=1.0 if mechanism.issued else mechanism.expected_asked(1.0)",
+        "asked=1.0",
+        ("protocols/test_issued.py",),
     ),
 )
 

@@ -10,6 +10,8 @@ follows from the id. `bad_*.json` hold what must be refused, and with which code
     exact.json         exponentials and logarithms, as integers
     calibration.json   mechanisms by name, and the integers that every device must make of them
     kernels.json       tiny kernels: for every record and answer, words that give it and its exact chance
+    nonces.json        what devices ask for ids with, where a collector hands them out
+    *_issued.json      methods whose index or hash follows from such an id
     hostile/           descriptions of rounds, most of them spoilt, and what a device says of each
     histories/         whole lives of devices, honest and hostile collectors: see `histories`
 """
@@ -28,6 +30,7 @@ import histories
 import hostile
 from calibrations import scripted_words
 from keyveil import Campaign
+from keyveil.client.noise import nonce_of
 from keyveil.mechanisms import REGISTRY, SEVERAL_ROUNDS, make_report
 from keyveil.report import Envelope, Symbol, frame, to_frames
 from keyveil.rounds import Round
@@ -50,6 +53,10 @@ NAMES = (
 # Keys, padding length, `other`: all codes in one plane word, more than two, and the smallest question.
 SIZES = ((10, 3, True), (70, 2, False), (1, 1, False))
 STAGES = ("privkvm", "privkvm-star", "ks-grr", "auto")
+ISSUING = (
+    *(name for name, cls in REGISTRY.items() if cls.follows_ids and name not in SEVERAL_ROUNDS),
+    *STAGES[:2],
+)
 
 
 def files() -> dict[str, str]:
@@ -58,6 +65,11 @@ def files() -> dict[str, str]:
     for name in _methods():
         suites = [suite(campaign, asked) for campaign in _campaigns(name) for asked in _rounds(campaign)]
         texts[f"{name.replace(':', '_')}.json"] = _to_text({"method": name, "suites": suites})
+    for name in ISSUING:
+        asking = [replace(campaign, ids="issued") for campaign in _campaigns(name)]
+        suites = [suite(campaign, asked) for campaign in asking for asked in _rounds(campaign)]
+        texts[f"{name}_issued.json"] = _to_text({"method": name, "suites": suites})
+    texts["nonces.json"] = _to_text({"nonces": nonces()})
     for kind, cases in (("reports", bad_reports), ("frames", bad_frames), ("json", bad_json)):
         texts[f"bad_{kind}.json"] = _to_text({"refuse": cases()})
     for name, content in (
@@ -153,6 +165,21 @@ def _held(campaign: Campaign) -> list[dict[str, float]]:
     ]
 
 
+def nonces() -> list[dict[str, Any]]:
+    """What a device with a secret asks for the ids of its answers with."""
+    named = [(fill, hashlib.sha256(fill.encode()).hexdigest()) for fill in ("one", "two")]
+    return [
+        {
+            "secret": hashlib.sha256(f"secret {fill}".encode()).hexdigest(),
+            "campaign": campaign,
+            "round": round,
+            "nonce": nonce_of(hashlib.sha256(f"secret {fill}".encode()).digest(), campaign, round).hex(),
+        }
+        for fill, campaign in named
+        for round in (1, 2, 65535)
+    ]
+
+
 def bad_reports() -> list[dict[str, Any]]:
     """Bytes that are no report of their campaign."""
     cases: list[dict[str, Any]] = []
@@ -195,7 +222,22 @@ def bad_reports() -> list[dict[str, Any]]:
                     "code": code,
                 }
             )
+        if name == "kvue":
+            cases.append(_index_of_choice(campaign))
     return cases
+
+
+def _index_of_choice(campaign: Campaign) -> dict[str, Any]:
+    """A report whose id was handed out, and gives another index."""
+    issuing = replace(campaign, ids="issued")
+    good = bytes.fromhex(case(issuing, issuing.only_round(), 0, {})["report"])
+    other_id = bytes(byte ^ 1 for byte in good[19:35])
+    return {
+        "why": "an index of the device's choice",
+        "description": issuing.device_config(),
+        "report": (good[:19] + other_id + good[35:]).hex(),
+        "code": "wrong-cohort",
+    }
 
 
 def bad_frames() -> list[dict[str, Any]]:

@@ -156,8 +156,11 @@ export interface Options {
   url?: string;
   /** For a campaign whose devices need one: sent as `Authorization: Bearer`. */
   token?: string;
-  /** Where the ids of reports come from; drawn here if not given. */
-  ids?: () => Uint8Array | Promise<Uint8Array>;
+  /**
+   * Where the ids of reports come from. If not given, drawn here, or asked for at `url` where the campaign issues them.
+   * Where its text says that it does, the device's nonce for the round is passed, 32 hexadecimal digits.
+   */
+  ids?: (nonce?: string) => Uint8Array | Promise<Uint8Array>;
   ledger?: Ledger;
   /** The most epsilon that one campaign may cost; 4 if not given. */
   campaignCap?: number;
@@ -235,7 +238,7 @@ export function issuedIds(source: {
   token?: string;
   fetch?: typeof fetch;
   timeout?: number;
-}): () => Promise<Uint8Array>;
+}): (nonce?: string) => Promise<Uint8Array>;
 
 export function asksNotToTrack(environment?: object): boolean;
 export function readDescription(description: Description): Promise<Round>;

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from keyveil.domain import Domain
 from keyveil.errors import CampaignError, DescriptionError, DomainError, KeyveilError
 from keyveil.mechanisms import SAME_REPORTS, SEVERAL_ROUNDS, Mechanism, build
-from keyveil.mechanisms.base import check_size
+from keyveil.mechanisms.base import ISSUED, check_size
 from keyveil.numerics import parse_epsilon
 from keyveil.report import CAMPAIGN_BYTES
 from keyveil.rounds import Round, described
@@ -37,6 +37,7 @@ LARGEST_TEXT, MOST_KEYS = 1 << 20, 1 << 15
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII)
 _LAST_YEAR = 9998
+OWN = "own"
 _REQUIRED = ("name", "epsilon", "keys", "value_range", "pairs_per_user", "mechanism")
 
 
@@ -64,6 +65,11 @@ class Campaign:
     rounds: int | None = None
     users: int | None = None
     """How many are expected to answer: `auto` chooses for so many, 100,000 where nothing is said."""
+    ids: str = OWN
+    """Where report ids come from: a device's "own" draw, or "issued" by the collector.
+
+    What follows from an issued id, an index or a hash, is nobody's choice, so liars can do less.
+    """
     owner: str = ""
     purpose: str = ""
     expires: str = ""
@@ -74,6 +80,8 @@ class Campaign:
         for field_name in ("name", "mechanism", "owner", "purpose", "expires"):
             _expect(getattr(self, field_name), str, "text", field_name)
         _expect(self.other, bool, "true or false", "other")
+        if self.ids not in (OWN, ISSUED):
+            raise CampaignError(f'ids must be "{OWN}" or "{ISSUED}", got {str(self.ids)[:40]!r}, at $.ids')
         if self.expires and self.expiry is None:
             raise CampaignError(
                 f"expires must be a date such as 2027-01-31, got {self.expires[:40]!r}, at $.expires"
@@ -158,7 +166,8 @@ class Campaign:
     def canonical_json(self) -> str:
         """One byte string a campaign: sorted fields, no spaces."""
         told = ((field.name, getattr(self, field.name)) for field in fields(self))
-        said = {name: value for name, value in told if value is not None}
+        # Left out where it says what was always so: older campaigns keep their ids.
+        said = {name: value for name, value in told if value is not None and (name, value) != ("ids", OWN)}
         return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @cached_property
@@ -195,6 +204,11 @@ class Campaign:
         return self.mechanism in SEVERAL_ROUNDS
 
     @property
+    def issues_ids(self) -> bool:
+        """Whether the collector hands out the ids of reports."""
+        return self.ids == ISSUED
+
+    @property
     def _dials(self) -> dict[str, Any]:
         """The mechanism's own options, those that are set."""
         set_to = {"bins": self.bins, "cohorts": self.cohorts, "rho": self.rho}
@@ -204,13 +218,14 @@ class Campaign:
         """The mechanism of the only round, calibrated to the campaign's epsilon."""
         if self.has_several_rounds:
             raise CampaignError(f'"{self.mechanism}" has several rounds; pass the open round')
-        return build(
+        made = build(
             SAME_REPORTS.get(self.mechanism, self.mechanism),
             self.epsilon,
             n_keys=self.domain.n_keys,
             pairs_per_user=self.pairs_per_user,
             **self._dials,
         )
+        return made.with_issued_ids() if self.issues_ids else made
 
     def only_round(self) -> Round:
         """The round of a campaign that has one; it needs no telling."""
@@ -259,14 +274,14 @@ class Campaign:
 
         `version` is what an open round says of the protocol that opened it ("auto/1"); the newest if None.
         """
-        from keyveil.protocols import build_protocol, find_method
+        from keyveil.protocols import IssuedIds, build_protocol, find_method
 
         wanted = self._dials
         if self.rounds is not None:
             wanted["rounds"] = self.rounds
         if self.users is not None and find_method(self.mechanism)[0].needs_users:
             wanted["users"] = self.users
-        return build_protocol(
+        made = build_protocol(
             self.mechanism,
             self.epsilon,
             n_keys=self.domain.n_keys,
@@ -274,6 +289,7 @@ class Campaign:
             version=version,
             **wanted,
         )
+        return IssuedIds(protocol=made) if self.issues_ids else made
 
     def tally(self, reports: Iterable[bytes], round: Round | None = None) -> Tally:
         """The sum of the reports to a round, the first if none is named; strangers are refused."""

@@ -22,16 +22,25 @@ from keyveil.batch.files import cut
 from keyveil.batch.repeats import repeated_ids
 from keyveil.domain import Record
 from keyveil.errors import Refusal, ReportRejected, TallyError
-from keyveil.report import Envelope, to_frames
+from keyveil.report import Envelope, public_word, to_frames
 from keyveil.tally import Tally
 
 KEYVEIL = Path(sys.executable).with_name("keyveil")
 MECHANISMS = ("pckv-ue", "pckv-grr", "kvue", "ue-sw", "bucket", "olh", "oue-harmony")
+# With ids that are issued an index follows from the id.
+ISSUED = ("kvue issued", "levels issued", "bucket issued")
 
 
 def campaign_of(mechanism, name="apps"):
+    mechanism, _, ids = mechanism.partition(" ")
     return Campaign(
-        name=name, epsilon=1, keys=list("abcdefg"), value_range=(0, 1), pairs_per_user=2, mechanism=mechanism
+        name=name,
+        epsilon=1,
+        keys=list("abcdefg"),
+        value_range=(0, 1),
+        pairs_per_user=2,
+        mechanism=mechanism,
+        ids=ids or "own",
     )
 
 
@@ -63,8 +72,14 @@ def damaged(campaign, reports):
     except ReportRejected:
         bad[Refusal.NOT_CANONICAL] = [good[:35] + b"\xff" * layout.n_bytes] * 2
     if campaign.build().public_word is not None:
-        # Of all cohorts one is right.
-        bad[Refusal.WRONG_COHORT] = [good[:19] + bytes([good[19] ^ 1]) + good[20:]]
+        # Of all cohorts or indices one is right.
+        others = [good[:19] + bytes([good[19] ^ bit]) + good[20:] for bit in (1, 2, 4, 8, 16)]
+        answer = layout.decode(good[35:])
+        bad[Refusal.WRONG_COHORT] = [
+            other
+            for other in others
+            if not campaign.build().follows(answer, public_word(campaign.tag, 1, other[19:35]))
+        ]
     mixed = list(reports)
     for place, report in enumerate(each for some in bad.values() for each in some):
         mixed.insert(7 * place + 3, report)
@@ -80,7 +95,7 @@ def refusal_of(campaign, report):
     return {}
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", MECHANISMS + ISSUED)
 def test_a_partition_counts_what_a_collector_counts_and_says_why_not(mechanism, way):
     campaign = campaign_of(mechanism)
     reports = reports_of(campaign, 400)

@@ -293,8 +293,10 @@ def test_bulk_noise_follows_the_kernel_and_a_slightly_wrong_kernel_is_seen(name,
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", REGISTRY)
-def test_reports_of_many_are_counted_and_each_has_its_own_id(name):
+@pytest.mark.parametrize("ids", ["own", "issued"])
+def test_reports_of_many_are_counted_and_each_has_its_own_id(name, ids):
     mechanism = REGISTRY[name].for_epsilon(1, n_keys=9, pairs_per_user=2)
+    mechanism = mechanism.with_issued_ids() if ids == "issued" else mechanism
     records = people(700, 9)
     reports = perturb_many(mechanism, Records.of(records), tag=bytes(16), round=3)
     assert len({row[19:35].tobytes() for row in reports}) == len(records)

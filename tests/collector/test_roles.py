@@ -1,6 +1,7 @@
 """Every endpoint for every role, as the OpenAPI document has it: who is let in, and who is not."""
 
 import json
+import secrets
 
 import pytest
 from collecting import Caller, make_question
@@ -23,11 +24,11 @@ class World:
 
     def __init__(self, folder):
         self.caller = Caller(f"sqlite:///{folder}/c.db")
-        self.here, self.there = make_question(), make_question(name="elsewhere")
+        self.here, self.there = make_question(ids="issued"), make_question(name="elsewhere")
         self.tokens = {}
         for scope, campaign in (("here", self.here), ("there", self.there), ("everywhere", None)):
             if campaign is not None:
-                self.caller.create(campaign, ids="issued")
+                self.caller.create(campaign)
             for role in ROLES:
                 if role in ("admin", "monitor") and campaign is not None:
                     continue
@@ -40,12 +41,15 @@ class World:
         path = path.replace("{campaign}", self.here.id).replace("{round}", "1")
         if "{token}" in path:
             path = path.replace("{token}", self.spare(path))
+        if operation["operationId"] == "issue_ids":
+            path += f"?nonce={secrets.token_hex(16)}"
         body, headers = None, []
         content = operation.get("requestBody", {}).get("content", {})
         if "application/octet-stream" in content:
             from keyveil.report import to_frames
 
-            [name] = self.caller.collector.campaigns.issue_ids(self.here.id, 1).ids
+            issue, nonce = self.caller.collector.campaigns.issue_ids, secrets.token_hex(16)
+            [name] = issue(self.here.id, token="somebody", nonce=nonce, count=1).ids
             body = to_frames([Reporter(self.here, ids=lambda: bytes.fromhex(name)).report({})])
         elif content:
             body, headers = json.dumps(self.body(operation)).encode(), [("content-type", "application/json")]

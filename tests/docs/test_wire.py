@@ -33,6 +33,12 @@ def test_the_table_of_mechanisms_is_theirs():
     assert stated == {name: list(cls.fields) for name, cls in NAMED.items()}
 
 
+def test_the_mechanisms_that_follow_issued_ids_are_theirs():
+    said = PAGE.split("these also have a field `ids`", 1)[1].split("Their index", 1)[0]
+    stated = set(re.findall(r"`([a-z-]+)`", said))
+    assert stated == {name for name, cls in NAMED.items() if cls.follows_ids}
+
+
 def test_the_table_of_a_description_is_a_rounds():
     stated = {row[0].strip("`") for row in rows("field")}
     round = Round(campaign="ab" * 32, number=1, purpose="", mechanism=NAMED["kvue"].for_epsilon(1, n_keys=1))

@@ -122,7 +122,7 @@ def test_a_group_is_joined_by_all_of_them():
 
 def test_who_may_choose_the_hash_counts_twice():
     mechanism = build("bucket", 1, n_keys=10)
-    chosen, given = lever(mechanism), lever(mechanism, chosen_hash=False)
+    chosen, given = lever(mechanism), lever(mechanism.with_issued_ids())
     loudest = [max(each.says, key=each.of_report).heard for each in (chosen, given)]
     assert loudest == [2, pytest.approx(1 + 1 / mechanism.buckets)]
     tied = lever(build("bucket", 1, n_keys=10, rho=1))

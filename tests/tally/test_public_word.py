@@ -1,4 +1,4 @@
-"""A device does not choose its hash: the cohort follows from the report's id."""
+"""A device does not choose its hash, nor its index where ids are issued: both follow from the report's id."""
 
 import hashlib
 
@@ -13,11 +13,22 @@ from keyveil.numerics import system_entropy
 from keyveil.report import Envelope, public_word
 
 HASHED = ("bucket", "olh")
+INDEXED = ("privkv", "privkv-broadcast", "privkvm-star", "privkvm-star-oue", "kvue", "levels")
+FOLLOWING = [
+    *((name, "own") for name in HASHED),
+    *((name, "issued") for name in (*HASHED, "privkv", "kvue", "levels")),
+]
 
 
-def campaign(mechanism):
+def campaign(mechanism, ids="own"):
     return Campaign(
-        name="apps", epsilon=1, keys=list("abcdef"), value_range=(0, 1), pairs_per_user=2, mechanism=mechanism
+        name="apps",
+        epsilon=1,
+        keys=list("abcdef"),
+        value_range=(0, 1),
+        pairs_per_user=2,
+        mechanism=mechanism,
+        ids=ids,
     )
 
 
@@ -36,37 +47,44 @@ def test_public_words_spread_evenly_over_cohorts():
     assert all(abs(count - 256) < 78 for count in counts)
 
 
-def test_only_hashes_have_a_public_word():
-    have = {name for name, cls in REGISTRY.items() if cls.for_epsilon(1, n_keys=4).public_word is not None}
-    assert have == set(HASHED)
+def test_only_hashes_have_a_public_word_and_indices_where_ids_are_issued():
+    made = {name: cls.for_epsilon(1, n_keys=4) for name, cls in REGISTRY.items()}
+    assert {name for name, each in made.items() if each.public_word is not None} == set(HASHED)
+    issued = {name: each.with_issued_ids() for name, each in made.items()}
+    assert {name for name, each in issued.items() if each.public_word is not None} == {*HASHED, *INDEXED}
+    for name, each in issued.items():
+        assert each.loss == made[name].loss
+        assert each.n_words == made[name].n_words
+        assert each.with_issued_ids() is each
 
 
-@pytest.mark.parametrize("name", HASHED)
-def test_reports_of_a_device_are_counted(name):
-    asked = campaign(name)
+@pytest.mark.parametrize(("name", "ids"), FOLLOWING)
+def test_reports_of_a_device_are_counted(name, ids):
+    asked = campaign(name, ids)
     reporter = Reporter(asked)
     assert asked.tally(reporter.report({"a": 1.0}) for _ in range(200)).n_reports == 200
 
 
-@pytest.mark.parametrize("name", HASHED)
-def test_words_of_the_device_do_not_move_the_cohort(name):
-    asked, mechanism = campaign(name), campaign(name).build()
+@pytest.mark.parametrize(("name", "ids"), FOLLOWING)
+def test_words_of_the_device_do_not_move_the_cohort(name, ids):
+    asked, mechanism = campaign(name, ids), campaign(name, ids).build()
     record = asked.domain.encode({"a": 1.0})
-    cohorts = set()
+    cohorts, part = set(), mechanism.public_part
     for _ in range(50):
         words = system_entropy(mechanism.n_words)
         report = make_report(mechanism, record, words, tag=asked.tag, round=1, report_id=bytes(16))
         answer = mechanism.layout.decode(Envelope.from_bytes(report).payload)
-        cohorts.add(answer // (mechanism.buckets if name == "bucket" else mechanism.oracle.buckets))
-    assert cohorts == {pick(public_word(asked.tag, 1, bytes(16)), 1 << 16)}
+        cohorts.add(answer // part.answers)
+    assert part.choices == (6 if name in INDEXED else 1 << 16)
+    assert cohorts == {pick(public_word(asked.tag, 1, bytes(16)), part.choices)}
 
 
-@pytest.mark.parametrize("name", HASHED)
+@pytest.mark.parametrize(("name", "ids"), FOLLOWING)
 @pytest.mark.parametrize("part", ["report_id", "campaign", "round"])
-def test_a_cohort_of_another_header_is_refused(name, part):
-    asked, mechanism = campaign(name), campaign(name).build()
+def test_a_cohort_of_another_header_is_refused(name, ids, part):
+    asked, mechanism = campaign(name, ids), campaign(name, ids).build()
     header = {"campaign": asked.tag, "round": 1, "report_id": bytes(16)}
-    other = header | {part: 2 if part == "round" else bytes([7]) * 16}
+    other = next(each for each in others(header, part) if is_other(mechanism, header, each))
     sent = make_report(
         mechanism,
         asked.domain.encode({}),
@@ -80,3 +98,14 @@ def test_a_cohort_of_another_header_is_refused(name, part):
         asked.tally([Reporter(asked).report({}), forged])
     assert refusal.value.code is Refusal.WRONG_COHORT
     assert "report 1 tells" in str(refusal.value)
+
+
+def others(header, part):
+    for number in range(2, 50):
+        yield header | {part: number if part == "round" else bytes([number]) * 16}
+
+
+def is_other(mechanism, *headers):
+    """Whether they give other cohorts, or other ones of few keys."""
+    words = [public_word(each["campaign"], each["round"], each["report_id"]) for each in headers]
+    return len({pick(word, mechanism.public_part.choices) for word in words}) == 2

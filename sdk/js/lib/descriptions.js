@@ -104,6 +104,8 @@ const OPTIONAL = {
   rho: (value) => isNumber(value) && Math.abs(value) <= 1,
   rounds: Number.isSafeInteger,
   users: isCount,
+  // Whoever draws their own ids says nothing.
+  ids: (value) => value === "issued",
 };
 const RULES = { ...REQUIRED, ...OPTIONAL };
 
@@ -134,7 +136,7 @@ function readCampaign(text) {
   demand(canonicalCampaign(said) === text);
   const { name, epsilon, keys, value_range: valueRange, other, owner, purpose, expires } = said;
   const names = other ? [...keys, OTHER] : keys;
-  return { name, epsilon, names, codes: placesOf(names), other, valueRange, owner, purpose, end: expires ? endOf(expires) : Infinity };
+  return { name, epsilon, names, codes: placesOf(names), other, valueRange, owner, purpose, issuesIds: said.ids === "issued", end: expires ? endOf(expires) : Infinity };
 }
 
 /** Whether a JSON text is nested no deeper than a campaign's; parsing one that is takes long. */

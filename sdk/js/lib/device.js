@@ -23,6 +23,7 @@ import { checkAddress, checkToken, fetchRound, issuedIds, refusedOf, sendReports
 import { splitAddress, TIMEOUT, waitAsked, within } from "./transport.js";
 
 const ID_BYTES = 16;
+const NONCE_BYTES = 16;
 const LONGEST_ASKED = 86_400_000;
 
 const DEFAULTS = {
@@ -36,7 +37,6 @@ const DEFAULTS = {
   timeout: TIMEOUT,
   // The noise. Another source than the operating system's is for tests that script it; any other use ends all privacy.
   entropy: randomBytes,
-  ids: () => randomBytes(ID_BYTES),
   now: Date.now,
 };
 
@@ -63,6 +63,14 @@ function settled(options) {
   return { ...chosen, ledger: chosen.ledger ?? ownLedger() };
 }
 
+/** Where ids come from: whoever the caller names, the collector of a campaign that issues them, or chance. */
+function idsOf({ id, campaign }, { ids, url, token, fetch, timeout }, areIssued = campaign.issuesIds) {
+  if (ids) return ids;
+  if (!areIssued) return () => randomBytes(ID_BYTES);
+  // An id of the device's own would never count, and its answer would be spent.
+  return url === undefined ? () => refuse("no-id") : issuedIds({ url, campaign: id, token, fetch, timeout });
+}
+
 /** What every method yields: `ok`, a stable code, and for a refusal its sentence. */
 async function outcomeOf(work) {
   try {
@@ -74,11 +82,16 @@ async function outcomeOf(work) {
   }
 }
 
+/** What a device with this secret asks for the id of its answer to a round with, in hexadecimal digits. */
+export async function nonceOf(secret, campaign, round) {
+  return toHex((await hmac(fromHex(secret), `nonce ${campaign} ${round}`)).slice(0, NONCE_BYTES));
+}
+
 export class Device {
   #round;
   #ledger;
   #options;
-  #place = { secret: null, number: null };
+  #place = { secret: null, number: null, nonce: null };
 
   /** Use `Device.open` or `Device.connect`. */
   constructor(round, options) {
@@ -90,7 +103,8 @@ export class Device {
   /** A device for the description of a round; throws `Refused` for one that it does not answer. */
   static async open(description, options = {}) {
     const chosen = settled(options);
-    return new Device(await readDescription(description), chosen);
+    const round = await readDescription(description);
+    return new Device(round, { ...chosen, ids: idsOf(round, chosen) });
   }
 
   /** A device for the open round of the campaign at HOST/v1/campaigns/ID; the campaign must have that id. */
@@ -100,8 +114,9 @@ export class Device {
     const { description, areIdsIssued } = await fetchRound({ ...chosen, url });
     const round = await readDescription(description);
     if (round.id !== campaign) refuse("other-campaign");
-    const ids = areIdsIssued && !options.ids ? issuedIds({ ...chosen, campaign }) : chosen.ids;
-    return new Device(round, { ...chosen, ids });
+    // An older collector's campaign does not say itself that ids are issued.
+    const areIssued = areIdsIssued || round.campaign.issuesIds;
+    return new Device(round, { ...chosen, ids: idsOf(round, chosen, areIssued) });
   }
 
   /** The campaign's id. */
@@ -232,9 +247,11 @@ export class Device {
     return bytes;
   }
 
+  /** Asked for with a nonce that follows from the ledger's secret: stored before it is sent, and always the same. */
   async #newId() {
     const { ids, timeout } = this.#options;
-    const id = await within(timeout, async () => ids()).catch((error) => {
+    const nonce = this.#round.campaign.issuesIds ? this.#place.nonce : undefined;
+    const id = await within(timeout, async () => ids(nonce)).catch((error) => {
       throw error instanceof Refused ? error : new Refused("no-id");
     });
     return id instanceof Uint8Array && id.length === ID_BYTES ? id : refuse("no-id");
@@ -269,8 +286,10 @@ export class Device {
         state.secret === secret ? { result: change(state, number) } : { unknown: state.secret },
       );
       if (!outcome.unknown) return outcome.result;
-      const drawn = await hmac(fromHex(outcome.unknown), `place ${this.#round.id}`);
-      this.#place = { secret: outcome.unknown, number: BigInt(`0x${toHex(drawn)}`) };
+      const { id, number: round } = this.#round;
+      const drawn = await hmac(fromHex(outcome.unknown), `place ${id}`);
+      const nonce = await nonceOf(outcome.unknown, id, round);
+      this.#place = { secret: outcome.unknown, number: BigInt(`0x${toHex(drawn)}`), nonce };
     }
   }
 

@@ -137,6 +137,8 @@ const SHAPES = {
     const c = signChannel(channel);
     return {
       nWords: 3,
+      nKeys: n_keys,
+      perIndex: 3,
       layout: new OneSymbol(3 * n_keys),
       loss: lossOf(c.rows),
       perturb(record, words) {
@@ -176,6 +178,8 @@ const SHAPES = {
     demand(c.window.nOut === bins);
     return {
       nWords: 3,
+      nKeys: n_keys,
+      perIndex: bins + 1,
       layout: new OneSymbol(n_keys * (bins + 1)),
       loss: lossOf(c.rows),
       perturb(record, words) {
@@ -196,6 +200,8 @@ const SHAPES = {
     demand(bins >= 2 && 2n * held > WORDS && held < WORDS);
     return {
       nWords: 3 + bins,
+      nKeys: n_keys,
+      perIndex: symbols,
       layout: new OneSymbol(n_keys * symbols),
       loss: boundaryBitsLoss(new Ratio(held, WORDS - held), oracle.loss, bins),
       perturb(record, words) {
@@ -220,6 +226,8 @@ const SHAPES = {
     demand(levels.length === n_keys && rows.flat().every((count) => count > 0n) && 2n * held_keep > held);
     return {
       nWords: 4,
+      nKeys: n_keys,
+      perIndex: 6,
       layout: new OneSymbol(6 * n_keys),
       loss: lossOf(rows),
       perturb(record, words) {
@@ -357,6 +365,17 @@ function tellBucket(owned, buckets, ownWords, word) {
   let bucket = Number(((word - ownAll) * BigInt(others)) / (WORDS - ownAll));
   for (const taken of owned) bucket += taken <= bucket;
   return bucket;
+}
+
+/**
+ * The same where the collector hands out ids: the index follows from the id, as a hash always does.
+ *
+ * The first word draws an index, and an answer is the index times `perIndex` and what is said of its key.
+ */
+export function withIssuedIds(kernel) {
+  const { nKeys, perIndex } = kernel;
+  if (perIndex === undefined) return kernel;
+  return { ...kernel, publicWord: 0, follows: (answer, word) => Math.floor(answer / perIndex) === pick(word, nKeys) };
 }
 
 /** The kernel of calibrated integers. A loss below 1 is impossible, and refused. */

@@ -7,7 +7,7 @@ import { CALIBRATIONS } from "./calibrations.js";
 import { demand, hasExactly, isObject, isWhole } from "./checks.js";
 import { refuse } from "./codes.js";
 import { logAbove, parseFraction } from "./exact.js";
-import { kernelOf } from "./kernels.js";
+import { kernelOf, withIssuedIds } from "./kernels.js";
 import { WORDS } from "./words.js";
 
 const LARGEST_EPSILON = 32n;
@@ -107,12 +107,28 @@ const PARAMETERS = {
   "popular-size": { epsilon, popular: codes, most: size(), starts: startsAt(1, 1) },
 };
 
+/** Mechanisms with an index or a hash: it follows from the report's id where the collector hands out ids. */
+const FOLLOW_IDS = [
+  "privkv",
+  "privkv-split",
+  "privkv-broadcast",
+  "privkvm-star",
+  "privkvm-star-oue",
+  "kvue",
+  "levels",
+  "olh",
+  "bucket",
+];
+
+const isIssued = (said) => FOLLOW_IDS.includes(said.id) && Object.hasOwn(said, "ids");
+
 /** A mechanism's parameters, checked; refuses what is missing, unknown or out of bounds. */
 function readParameters(said, n_keys) {
   demand(isObject(said) && typeof said.id === "string");
   if (!Object.hasOwn(PARAMETERS, said.id)) refuse("unknown-mechanism");
   const readers = PARAMETERS[said.id];
-  demand(hasExactly(said, ["id", ...Object.keys(readers)]));
+  demand(hasExactly(said, ["id", ...Object.keys(readers), ...(isIssued(said) ? ["ids"] : [])]));
+  demand(!isIssued(said) || said.ids === "issued");
   const read = Object.entries(readers).map(([name, reader]) => [name, reader(said[name], { n_keys })]);
   return Object.fromEntries(read);
 }
@@ -128,7 +144,7 @@ export function mechanismOf(said, n_keys) {
     demand(parameters.occupied <= Math.min(parameters.pairs_per_user, parameters.buckets - 1));
   }
   const integers = CALIBRATIONS[said.id]({ ...parameters, n_keys });
-  const kernel = kernelOf(integers);
+  const kernel = isIssued(said) ? withIssuedIds(kernelOf(integers)) : kernelOf(integers);
   demand(kernel.layout.nBytes <= MOST_ANSWER_BYTES && kernel.nWords <= MOST_WORDS);
   return { ...kernel, id: said.id, integers, price: logAbove(kernel.loss) };
 }

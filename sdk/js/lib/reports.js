@@ -135,7 +135,7 @@ export async function checkReport(round, bytes) {
   const { mechanism } = round;
   const answer = mechanism.layout.decode(payload);
   if (mechanism.publicWord !== undefined && !mechanism.follows(answer, await publicWord(tag, number, report_id))) {
-    refuse("wrong-cohort", "the report tells a hash that its id does not give");
+    refuse("wrong-cohort", "the report tells an index or a hash that its id does not give");
   }
   return answer;
 }

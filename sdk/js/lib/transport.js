@@ -26,8 +26,8 @@ const REFUSALS = {
   "wrong-length": "it is not as long as the round's reports are",
   "unknown-version": "the collector does not read its version",
   "not-canonical": "the collector cannot read its bytes",
-  "wrong-cohort": "its hash is not the one that its id gives",
-  "not-issued": "its id is not one that the collector handed out; open the device with issuedIds",
+  "wrong-cohort": "its index or hash is not the one that its id gives",
+  "not-issued": "its id is not one that the collector handed out; open the device with the collector's address",
   "batch-refused": "the collector takes no batch like the one that it was in",
 };
 
@@ -171,14 +171,16 @@ export async function fetchRound({ url, token, fetch, timeout = TIMEOUT }) {
 /**
  * Where a device gets the ids of its reports, if its campaign hands them out: `Device.open(description, {ids: issuedIds(...)})`.
  *
- * One is asked for before an answer that is new, never before one that is repeated.
+ * One is asked for before an answer that is new, never before one that is repeated. For one nonce, which a device gives
+ * in campaigns whose text says that ids are issued, it is always the same.
  */
 export function issuedIds({ url, campaign, token, fetch = globalThis.fetch?.bind(globalThis), timeout = TIMEOUT }) {
   checkAddress(url);
   checkToken(token);
-  const address = `${withoutSlash(url)}/v1/campaigns/${campaign}/ids?count=1`;
+  const ids = `${withoutSlash(url)}/v1/campaigns/${campaign}/ids?count=1`;
   const init = { method: "POST", headers: authorization(token) };
-  return async () => {
+  return async (nonce) => {
+    const address = nonce === undefined ? ids : `${ids}&nonce=${nonce}`;
     const answer = await exchange({ fetch, address, init, timeout, largest: LARGEST_STATUSES }).catch(() => null);
     return fromHex(readId(answer?.body) ?? refuse("no-id"));
   };

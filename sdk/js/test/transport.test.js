@@ -3,7 +3,18 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { after, test } from "node:test";
-import { asksNotToTrack, Device, issuedIds, MemoryLedger, readFrames, SENTENCES, toHex } from "../keyveil.js";
+import {
+  asksNotToTrack,
+  checkReport,
+  Device,
+  issuedIds,
+  MemoryLedger,
+  readDescription,
+  readFrames,
+  SENTENCES,
+  toHex,
+} from "../keyveil.js";
+import { nonceOf } from "../lib/device.js";
 import { agreeing, description, QUIET, UNREADABLE } from "./support/campaigns.js";
 
 const held = { maps: 12, chess: 50 };
@@ -316,6 +327,36 @@ test("an id is asked for once, only for an answer that is new, and not for one t
   for (const wrong of [() => null, () => new Uint8Array(3), () => "00".repeat(16), () => Promise.reject(new Error("no"))]) {
     assert.equal(await code((await open({ campaign: { name: "another" } }, { ids: wrong })).report(UNREADABLE)), "no-id");
   }
+});
+
+test("where the campaign issues ids, each is asked for with a nonce of the ledger, the same however often", async () => {
+  const issuing = (name) => description({
+    campaign: { name, ids: "issued", mechanism: "kvue" },
+    mechanism: { id: "kvue", epsilon: "1", ids: "issued" },
+  });
+  const asked = [];
+  const url = await serve((request, response) => {
+    asked.push(request.url);
+    const nonce = new URL(request.url, "http://x").searchParams.get("nonce");
+    return asked.length === 1 ? response.writeHead(503).end() : response.end(JSON.stringify({ ids: [nonce] }));
+  });
+  const secret = "5a".repeat(32);
+  const ledger = new MemoryLedger({ secret });
+  const device = await agreeing(issuing("one"), { ledger, url });
+  assert.equal(await code(device.report(UNREADABLE)), "no-id");
+  const { bytes } = await device.report(held);
+  const nonce = await nonceOf(secret, device.id, 1);
+  assert.equal(toHex(bytes.subarray(19, 35)), nonce);
+  await checkReport(await readDescription(issuing("one")), bytes);
+  assert.deepEqual(asked, Array(2).fill(`/v1/campaigns/${device.id}/ids?count=1&nonce=${nonce}`));
+  assert.deepEqual((await device.report(UNREADABLE)).bytes, bytes);
+  assert.equal(asked.length, 2);
+  // Another campaign, another nonce; without a collector nothing is read or spent.
+  await (await agreeing(issuing("two"), { ledger, url })).report(held);
+  assert.notEqual(asked[2].split("nonce=")[1], nonce);
+  const alone = await agreeing(issuing("three"), { ledger });
+  assert.equal(await code(alone.report(UNREADABLE)), "no-id");
+  assert.equal((await alone.status()).spent, 0);
 });
 
 // --- connect ---

@@ -18,10 +18,11 @@ import {
   toFrames,
   toHex,
 } from "../keyveil.js";
+import { nonceOf } from "../lib/device.js";
 import { fastest } from "./support/campaigns.js";
 import { load, names } from "./support/vectors.js";
 
-const OTHERS = ["calibration.json", "exact.json", "kernels.json"];
+const OTHERS = ["calibration.json", "exact.json", "kernels.json", "nonces.json"];
 const methods = names().filter((name) => !name.startsWith("bad_") && !OTHERS.includes(name));
 
 const ratio = (text) => {
@@ -47,6 +48,12 @@ test("every mechanism is calibrated to Python's integers, loss and price", () =>
     assert.ok(isSame(made.loss, ratio(loss)), why);
     assert.deepEqual([String(made.price), made.nWords, made.layout.nBytes], [units, n_words, n_bytes], why);
   }
+});
+
+test("a device asks for ids with Python's nonces", async () => {
+  const { nonces } = load("nonces.json");
+  assert.ok(nonces.length);
+  for (const { secret, campaign, round, nonce } of nonces) assert.equal(await nonceOf(secret, campaign, round), nonce);
 });
 
 for (const name of methods) {

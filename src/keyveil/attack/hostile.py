@@ -5,7 +5,8 @@
     say              the same few words about chosen keys in every report: the maximal gain
 
 `say` makes the reports that `estimate.hostile.Lever` reckons with, for every shape. A crude one is silent
-about all else; a hidden one draws the rest as noise would, where a report has a rest.
+about all else; a hidden one draws the rest as noise would, where a report has a rest. Where ids are handed
+out a device has the index or the hash that its id gives: it speaks up where that is of use, or is silent.
 
 [Cao] Cao, Jia, Gong, USENIX Security 2021 (random item, random message, maximal gain); [Wu] Wu, Cao, Jia,
 Gong, USENIX Security 2022 (the same for key-value data).
@@ -81,8 +82,6 @@ class Orders:
     reports: int
     hidden: bool = False
     """Whether all else is drawn as noise rather than left silent."""
-    chosen_hash: bool = True
-    """Whether they try report ids until they like the hash."""
 
     @property
     def in_turn(self) -> Ints:
@@ -119,23 +118,24 @@ def _(mechanism: SignedResponse, orders: Orders, rng: np.random.Generator) -> An
 
 @say.register
 def _(mechanism: SampledIndex, orders: Orders, rng: np.random.Generator) -> Answers:
-    return 3 * orders.in_turn + _sign(orders.said, ABSENT, PLUS, MINUS)
+    return _indexed(mechanism, orders, rng, 3, _sign(orders.said, ABSENT, PLUS, MINUS))
 
 
 @say.register
 def _(mechanism: BroadcastIndex, orders: Orders, rng: np.random.Generator) -> Answers:
-    return 6 * orders.in_turn + _sign(orders.said, ABSENT, PLUS, MINUS)
+    return _indexed(mechanism, orders, rng, 6, _sign(orders.said, ABSENT, PLUS, MINUS))
 
 
 @say.register
 def _(mechanism: IndexedBoundary, orders: Orders, rng: np.random.Generator) -> Answers:
-    return (mechanism.bins + 1) * orders.in_turn + _sign(orders.said, ABSENT, mechanism.bins, 1)
+    told = _sign(orders.said, ABSENT, mechanism.bins, 1)
+    return _indexed(mechanism, orders, rng, mechanism.bins + 1, told)
 
 
 @say.register
 def _(mechanism: IndexedBoundaryBits, orders: Orders, rng: np.random.Generator) -> Answers:
     shown = _sign(orders.said, 0, 1 + (1 << (mechanism.bins - 1)), 2)
-    return ((1 << mechanism.bins) + 1) * orders.in_turn + shown
+    return _indexed(mechanism, orders, rng, (1 << mechanism.bins) + 1, shown)
 
 
 @say.register
@@ -158,7 +158,7 @@ def _(mechanism: EncodedOracle, orders: Orders, rng: np.random.Generator) -> Ans
         def hit(cohorts: Ints) -> Ints:
             return bucket_of_many(cohorts[:, None], aims[None, :], oracle.buckets)
 
-        return _aimed(hit, orders, rng, oracle.cohorts, oracle.buckets)
+        return _aimed(mechanism, hit, orders, rng, oracle.cohorts, oracle.buckets)
     if isinstance(oracle, Response):
         return orders.in_turn if orders.said.heard else np.full(orders.reports, mechanism.n_keys)
     assert isinstance(oracle, Bits)
@@ -180,22 +180,35 @@ def _(mechanism: Bucket, orders: Orders, rng: np.random.Generator) -> Answers:
             return np.concatenate([down, np.where(up == down, -1, down)], axis=1)
         return np.concatenate([up, down], axis=1)
 
-    return _aimed(hit, orders, rng, mechanism.cohorts, mechanism.buckets)
+    return _aimed(mechanism, hit, orders, rng, mechanism.cohorts, mechanism.buckets)
+
+
+def _indexed(mechanism: Mechanism, orders: Orders, rng: np.random.Generator, symbols: int, told: int) -> Ints:
+    """What is told of a target. Where ids are handed out, an id gives the key: silence if it is no target."""
+    if not mechanism.issued:
+        return symbols * orders.in_turn + told
+    index: Ints = rng.integers(0, mechanism.n_keys, orders.reports)
+    return symbols * index + np.where(np.isin(index, orders.targets), told, ABSENT)
 
 
 def _aimed(
-    hit: Callable[[Ints], Ints], orders: Orders, rng: np.random.Generator, n_cohorts: int, buckets: int
+    mechanism: Mechanism,
+    hit: Callable[[Ints], Ints],
+    orders: Orders,
+    rng: np.random.Generator,
+    n_cohorts: int,
+    buckets: int,
 ) -> Ints:
     """In every cohort the bucket that hits most (or least); the best cohort of all, if it may be chosen."""
     n = orders.reports
-    tried = np.arange(min(n_cohorts, TRIED)) if orders.chosen_hash else rng.integers(0, n_cohorts, n)
+    tried = rng.integers(0, n_cohorts, n) if mechanism.issued else np.arange(min(n_cohorts, TRIED))
     hits = hit(tried)
     score = np.stack([(hits == bucket).sum(axis=1) for bucket in range(buckets)], axis=1)
     if not orders.said.heard:
         score = -score
     bucket = score.argmax(axis=1)
     answers: Ints = tried * buckets + bucket
-    if not orders.chosen_hash:
+    if mechanism.issued:
         return answers
     best = score.max(axis=1)
     loudest: Ints = answers[best == best.max()]

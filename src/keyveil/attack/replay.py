@@ -43,11 +43,13 @@ def replay(
             success=0,
             bound=copies,
             unit="reports",
-            note=f"{copies} copies, all refused: the new ids give other hashes",
+            note=f"{copies} copies, all refused: the new ids give other indices or hashes",
         )
         return
     moved = poisoned(mechanism, honest, np.repeat(answer[None], kept, axis=0))
-    real = kept / (honest.tally.n_reports + kept)
+    # Each copy is a device; where ids are handed out, most have another index and are refused.
+    sent = copies if mechanism.issued else kept
+    real = sent / (honest.tally.n_reports + sent)
     bound = lever(mechanism).shift(*moved.honest, real).frequency
     shift = np.abs(moved.all[0] - moved.honest[0])
     worst = int(np.argmax(shift))

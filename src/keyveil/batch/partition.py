@@ -20,7 +20,6 @@ from keyveil.batch.perturb import words_of_ids
 from keyveil.batch.stream import Bytes
 from keyveil.batch.wide import high
 from keyveil.errors import Refusal, ReportRejected
-from keyveil.mechanisms import Bucket, EncodedOracle, Hashed
 from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES, Envelope, Symbol
 from keyveil.rounds import Round
 from keyveil.tally import Tally
@@ -184,10 +183,9 @@ def _is_addressed(round: Round, block: Block) -> Mask:
 
 
 def _follows(round: Round, block: Block, places: Ints) -> NDArray[np.bool_]:
-    """Which reports tell the hash that their id gives; those that do not decode are none of them."""
-    mechanism = round.mechanism
-    hashed = mechanism.oracle if isinstance(mechanism, EncodedOracle) else mechanism
-    assert isinstance(hashed, Bucket | Hashed)
+    """Which reports tell the index or hash that their id gives; those that do not decode are none of them."""
+    mechanism, part = round.mechanism, round.mechanism.public_part
+    assert part is not None
     assert isinstance(mechanism.layout, Symbol)
     payloads = Payloads(
         data=block.data, starts=block.starts[places] + HEADER_BYTES, n_bytes=mechanism.layout.n_bytes
@@ -195,7 +193,7 @@ def _follows(round: Round, block: Block, places: Ints) -> NDArray[np.bool_]:
     symbols, bad = read_symbols(mechanism.layout, payloads)
     words = words_of_ids(round.tag, round.number, block.ids(places[~bad]))
     follows = ~bad
-    follows[follows] = symbols // hashed.buckets == high(words, hashed.cohorts).astype(np.int64)
+    follows[follows] = symbols // part.answers == high(words, part.choices).astype(np.int64)
     return follows
 
 

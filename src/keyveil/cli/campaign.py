@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -25,7 +26,9 @@ def campaign() -> None:
 @click.option("--label", default="", help="A name for people.")
 @click.option("--open", "is_open", is_flag=True, help="Let devices send without a token.")
 @click.option(
-    "--issue-ids", is_flag=True, help="Hand out the ids of reports, so that no device picks its hash."
+    "--issue-ids",
+    is_flag=True,
+    help='Hand out the ids of reports, so that no device picks its index or hash; as ids = "issued" in FILE.',
 )
 @click.option("--close-at-count", type=click.IntRange(1), help="Close a round once it has so many reports.")
 @click.option("--close-after", type=click.FloatRange(0, min_open=True), help="... or so many seconds.")
@@ -53,13 +56,16 @@ def create(
 
     terms = {
         "uploads": "open" if is_open else "token",
-        "ids": "issued" if issue_ids else "own",
         "close_at_count": close_at_count,
         "close_after": close_after,
         "drop_reports": drop_reports,
         "replay_days": replay_days,
     }
-    body = {"campaign": json.loads(Campaign.load(file).canonical_json), "terms": terms, "label": label}
+    asked = Campaign.load(file)
+    if issue_ids and not asked.issues_ids:
+        asked = replace(asked, ids="issued")
+        click.echo(f'ids are part of the campaign: write ids = "issued" into {file.name} as well', err=True)
+    body = {"campaign": json.loads(asked.canonical_json), "terms": terms, "label": label}
     made = Server(url=url, token=token).ask("POST", "/v1/campaigns", body)
     if as_json:
         click.echo(json.dumps(made))

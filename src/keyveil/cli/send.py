@@ -7,6 +7,7 @@ answers twice.
 
 from __future__ import annotations
 
+import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -61,7 +62,8 @@ def send(url: str, pairs: Path, spool: Path | None, patience: float, token: str 
     if spool.exists():
         click.echo(f"going on with {spool}", err=True)
     else:
-        _fill(spool, campaign, asked, pairs, _issuer(url, token) if ids_are_issued else None)
+        issue = _issuer(url, token, by_nonce=campaign.issues_ids) if ids_are_issued else None
+        _fill(spool, campaign, asked, pairs, issue)
     device = Reporter(
         campaign,
         ledger=spool,
@@ -80,15 +82,18 @@ def send(url: str, pairs: Path, spool: Path | None, patience: float, token: str 
     spool.unlink()
 
 
-def _issuer(url: str, token: str | None) -> Issue:
-    """Asks the collector for as many ids as are needed."""
+def _issuer(url: str, token: str | None, *, by_nonce: bool) -> Issue:
+    """Asks the collector for as many ids as are needed; a nonce a request stands for a crowd."""
+    from keyveil.client.noise import NONCE_BYTES
     from keyveil.client.transport import exchange, fetch_ids, with_token
 
     ask = exchange if token is None else with_token(token)
 
     def issue(count: int) -> list[bytes]:
         sizes = [min(_IDS, count - done) for done in range(0, count, _IDS)]
-        return [name for size in sizes for name in fetch_ids(url, size, exchange=ask)]
+        nonces = (secrets.token_bytes(NONCE_BYTES) if by_nonce else None for _ in sizes)
+        asked = zip(sizes, nonces, strict=True)
+        return [name for size, nonce in asked for name in fetch_ids(url, size, nonce, exchange=ask)]
 
     return issue
 

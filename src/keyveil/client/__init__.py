@@ -4,7 +4,7 @@
 
     device = Reporter(campaign, ledger="device.db", collector="https://collect.example.org")
     device.enable()                         # once the person has said yes
-    device.submit({"maps": 12.0})           # never raises, never waits for the network
+    device.submit({"maps": 12.0})           # never raises; asks the network for an issued id at most
     device.upload_soon()                    # never raises, returns at once
 """
 
@@ -12,13 +12,14 @@ from keyveil.client.caps import Caps
 from keyveil.client.queue import Limits, Traffic
 from keyveil.client.receipt import SENTENCES, Code, Receipt
 from keyveil.client.reporter import Reporter, Status
-from keyveil.client.transport import Fetched, fetch_campaign, fetch_round, issued_ids
+from keyveil.client.transport import Fetched, Issuer, fetch_campaign, fetch_round, issued_ids
 
 __all__ = [
     "SENTENCES",
     "Caps",
     "Code",
     "Fetched",
+    "Issuer",
     "Limits",
     "Receipt",
     "Reporter",

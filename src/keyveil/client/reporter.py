@@ -14,7 +14,8 @@ has one vote: it answers a round once, ever, and repeats those bytes whatever it
     upload_soon()   the same from a thread; returns at once       never raises
     enable() disable() status() explain(held)                     never raise
 
-Ids of reports are drawn here, unless the campaign issues them: then `ids=issued_ids(URL, token=...)`.
+Ids of reports are drawn here, unless the campaign issues them: then the collector is asked for one, with a
+nonce of the device's, in every round another and in each always the same: asking again brings no other id.
 
 The constructor raises for a programming mistake (TypeError, BudgetError for caps that are no numbers,
 EntropyError) and looks at neither disk nor network. What never raises returns a `Receipt`, a code and
@@ -42,7 +43,7 @@ from keyveil.client import consent, transport
 from keyveil.client.caps import Caps, epsilon_of
 from keyveil.client.explain import Story, tell
 from keyveil.client.ledger import Account, Answer, Clock, Ledger
-from keyveil.client.noise import Ids, noised, own_id
+from keyveil.client.noise import NONCE_BYTES, Ids, no_id, noised, nonce_of, own_id
 from keyveil.client.queue import Limits, Queue, Traffic
 from keyveil.client.receipt import Receipt, receipt_for
 from keyveil.domain import Record
@@ -124,7 +125,7 @@ class Reporter:
         caps: Caps | None = None,
         limits: Limits | None = None,
         entropy: Entropy = system_entropy,
-        ids: Ids = own_id,
+        ids: Ids | None = None,
         clock: Clock = time.time,
         exchange: transport.Exchange | None = None,
     ) -> None:
@@ -139,8 +140,9 @@ class Reporter:
         self._collector = collector
         self._caps = caps or Caps()
         self._limits = limits or Limits()
-        self._entropy, self._ids = entropy, ids
+        self._entropy = entropy
         self._exchange = exchange or transport.with_token(token)
+        self._ids = ids or self._own_source()
         self._last: _Asked | None = None
         self._round: Round | None = None
 
@@ -155,13 +157,14 @@ class Reporter:
     @classmethod
     def connect(cls, url: str, **options: Any) -> Self:
         """A reporter for the open round of the campaign at an address, https://HOST/v1/campaigns/ID."""
-        token = options.get("token")
-        fetched = transport.fetch_round(url, exchange=options.get("exchange") or transport.with_token(token))
+        exchange = options.get("exchange") or transport.with_token(options.get("token"))
+        fetched = transport.fetch_round(url, exchange=exchange)
         if fetched.round is None:
             raise CampaignError("no round of this campaign is open", code="waiting")
         known: dict[str, Any] = {"collector": transport.split_address(url)[0]}
-        if fetched.ids_are_issued:
-            known["ids"] = transport.issued_ids(url, token=token)
+        if fetched.ids_are_issued and not fetched.campaign.issues_ids:
+            # An older collector's: the campaign's text does not say so.
+            known["ids"] = transport.Issuer(url=url, exchange=exchange)
         device = cls(fetched.campaign, **known | options)
         device._round = fetched.round
         return device
@@ -180,7 +183,8 @@ class Reporter:
         Nothing is queued or sent: the bytes are the caller's. Without a ledger the noise is fresh every time.
         """
         if self._ledger is None:
-            return noised(self._told(description), self._read(held), self._ids(), entropy=self._entropy)
+            asked, record = self._told(description), self._read(held)
+            return noised(asked, record, self._new_id(os.urandom(NONCE_BYTES)), entropy=self._entropy)
         return self._vote(held, description, consent.refuse_if_withdrawn, queue=False)
 
     def submit(self, held: Mapping[str, float], description: Description | None = None) -> Receipt:
@@ -312,6 +316,22 @@ class Reporter:
             if self._kept(account, asked) is not None:
                 return None
             self._check_answerable(account, asked)
+            nonce = self._nonce(account, asked.round)
+        return self._new_id(nonce)
+
+    def _own_source(self) -> Ids:
+        """Where ids come from if nobody says: chance, or the collector of a campaign that issues them."""
+        if not self._campaign.issues_ids:
+            return own_id
+        if self._collector is None:
+            return own_id if self._ledger is None else no_id
+        url = f"{self._collector.rstrip('/')}/v1/campaigns/{self._campaign.id}"
+        return transport.Issuer(url=url, exchange=self._exchange)
+
+    def _new_id(self, nonce: bytes) -> bytes:
+        """An id; for the nonce, where ids are issued by nonces."""
+        if isinstance(self._ids, transport.Issuer) and self._campaign.issues_ids:
+            return self._ids(nonce)
         return self._ids()
 
     def _kept(self, account: Account, asked: _Asked) -> bytes | None:
@@ -376,6 +396,13 @@ class Reporter:
         if self._last is None or self._last.round is not round:
             self._last = _Asked(round, round.pin, price(round.mechanism.loss))
         return self._last
+
+    def _nonce(self, account: Account, round: Round) -> bytes:
+        """What the device asks for an id with: random, stored before it is sent, always the same.
+
+        It follows from the ledger's secret, as the place does, so it is as old as the ledger.
+        """
+        return nonce_of(account.secret, self._campaign.id, round.number)
 
     def _place(self, account: Account) -> Fraction:
         """Where the device stands among the groups of the campaign: random, and always the same."""

@@ -297,12 +297,17 @@ def fetch_round(url: str, *, timeout: float = 10.0, exchange: Exchange = exchang
             code="other-campaign",
         )
     round = None if description is None else campaign.read_round(description)
-    return Fetched(campaign, round, ids == "issued")
+    return Fetched(campaign, round, campaign.issues_ids or ids == "issued")
 
 
-def fetch_ids(url: str, count: int, *, timeout: float = 10.0, exchange: Exchange = exchange) -> list[bytes]:
-    """Ids for reports to come, from the campaign at an address that issues them."""
-    asking = f"{url.rstrip('/')}/ids?count={count}"
+def fetch_ids(
+    url: str, count: int, nonce: bytes | None = None, *, timeout: float = 10.0, exchange: Exchange = exchange
+) -> list[bytes]:
+    """Ids for reports, from the campaign at an address that issues them; a nonce's are always the same.
+
+    A campaign whose text does not say that it issues ids, as older collectors had them, is asked without one.
+    """
+    asking = f"{url.rstrip('/')}/ids?count={count}" + ("" if nonce is None else f"&nonce={nonce.hex()}")
     try:
         answer = exchange(asking, b"", timeout, _LARGEST_ANSWER + _BYTES_EACH * count)
     except TransportError as error:
@@ -326,9 +331,22 @@ def fetch_ids(url: str, count: int, *, timeout: float = 10.0, exchange: Exchange
     return ids
 
 
-def issued_ids(url: str, *, token: str | None = None, timeout: float = 10.0) -> Callable[[], bytes]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issuer:
     """Where a `Reporter` gets its ids from, if the campaign issues them: asked for one by one, as needed."""
-    return lambda: fetch_ids(url, 1, timeout=timeout, exchange=with_token(token))[0]
+
+    url: str
+    exchange: Exchange
+    timeout: float = 10.0
+
+    def __call__(self, nonce: bytes | None = None) -> bytes:
+        """The id for a nonce; any where there is none."""
+        return fetch_ids(self.url, 1, nonce, timeout=self.timeout, exchange=self.exchange)[0]
+
+
+def issued_ids(url: str, *, token: str | None = None, timeout: float = 10.0) -> Issuer:
+    """Where a `Reporter` gets its ids from, if the campaign issues them: asked for one by one, as needed."""
+    return Issuer(url=url, exchange=with_token(token), timeout=timeout)
 
 
 def split_address(url: str) -> tuple[str, str]:

@@ -350,7 +350,9 @@ class Application:
     async def _issue_ids(self, asked: Admitted) -> Response:
         count = int(asked.query["count"])
         self._rates.spend(asked.actor, count)
-        return _json(await self._work(self.collector.campaigns.issue_ids, asked.campaign, count))
+        issue = self.collector.campaigns.issue_ids
+        nonce = asked.query.get("nonce")
+        return _json(await self._work(issue, asked.campaign, token=asked.actor.id, nonce=nonce, count=count))
 
     async def _recount(self, asked: Admitted) -> Response:
         return _json(await self._work(self.collector.readout.recount, asked.campaign, asked.round))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any
 from keyveil.campaign import Campaign
 from keyveil.collector.changes import Comparison, compare
 from keyveil.collector.core import Core
-from keyveil.collector.ids import issue
+from keyveil.collector.ids import NONCE_BYTES, issue
 from keyveil.collector.messages import (
     About,
     CampaignCreated,
@@ -21,13 +22,15 @@ from keyveil.collector.messages import (
     NewCampaign,
 )
 from keyveil.collector.problems import Problem
-from keyveil.collector.rounds import open_number
+from keyveil.collector.rounds import Known, open_number
 from keyveil.collector.tokens import Role, mint
 from keyveil.errors import KeyveilError, StoreError
+from keyveil.mechanisms.base import ISSUED
 from keyveil.mechanisms.oracles import COHORTS
 
 # Beyond these a campaign is a mistake, and would take the collector's time and memory with it.
 _LARGEST = {"pairs_per_user": 100_000, "bins": 4096, "cohorts": COHORTS, "rounds": 1000}
+_NONCE = re.compile(f"[0-9a-f]{{{2 * NONCE_BYTES}}}", re.ASCII)
 
 
 class Campaigns:
@@ -45,7 +48,12 @@ class Campaigns:
                 raise Problem("campaign-incomplete", f'field "{field}" is missing or empty, at $.{field}')
         if campaign.expiry is not None and campaign.expiry.timestamp() <= now:
             raise Problem("campaign-incomplete", f"expires lies in the past: {campaign.expires}")
-        if new.terms.ids == "issued" and new.terms.uploads == "open":
+        if new.terms.ids == ISSUED:
+            raise Problem(
+                "bad-request",
+                f'ids are said in the campaign now: ids = "{ISSUED}" at $.campaign.ids, not at $.terms.ids',
+            )
+        if campaign.issues_ids and new.terms.uploads == "open":
             raise Problem("bad-request", "ids are issued to devices with a token: uploads must be token")
         try:
             first, stages = campaign.first_round(), campaign.protocol().stages()
@@ -66,7 +74,7 @@ class Campaigns:
             row = tx.campaign(campaign.id)
             assert row is not None
             if created:
-                if new.terms.ids == "issued":
+                if campaign.issues_ids:
                     tx.be_alone()
                     if tx.secret() is None:
                         tx.set_secret(secrets.token_bytes(32))
@@ -94,14 +102,24 @@ class Campaigns:
             number = open_number(tx.rounds(row.no))
         return CampaignCreated(id=campaign.id, created=created, round=number or 0, device_token=token)
 
-    def issue_ids(self, id: str, count: int) -> Ids:
-        """Ids for reports to come."""
+    def issue_ids(self, id: str, *, token: str, nonce: str | None, count: int) -> Ids:
+        """Ids for reports to come; the same for the same token and nonce."""
         known = self._core.known(id)
-        if known.terms.ids != "issued":
+        if not known.issues_ids:
             raise Problem("bad-request", "devices draw the ids of this campaign themselves")
+        drawn = self._nonce(known, nonce)
         with self._core.store.read() as tx:
             secret = self._core.book.secret(tx, known)
-        return Ids(ids=[name.hex() for name in issue(secret, count)])
+        made = issue(secret, token=token, nonce=drawn, count=count)
+        return Ids(ids=[name.hex() for name in made])
+
+    def _nonce(self, known: Known, nonce: str | None) -> bytes:
+        """The nonce of a device; one of a campaign that an older keyveil made may have none."""
+        if nonce is None and not known.campaign.issues_ids:
+            return secrets.token_bytes(NONCE_BYTES)
+        if nonce is None or _NONCE.fullmatch(nonce) is None:
+            raise Problem("bad-request", f"nonce must be {2 * NONCE_BYTES} small hexadecimal digits")
+        return bytes.fromhex(nonce)
 
     def view(self, id: str) -> CampaignView:
         """What everybody may know of a campaign."""
@@ -117,7 +135,7 @@ class Campaigns:
             label=row.label,
             state=self._core.state(known, row.finished_at),
             uploads=known.terms.uploads,
-            ids=known.terms.ids,
+            ids="issued" if known.issues_ids else "own",
             round=known.campaign.device_config(asked[0]) if asked else None,
         )
 

@@ -70,6 +70,8 @@ def _change(name: str, before: Any, after: Any) -> Change:
     elif name == "keys":
         stays, why = False, "a report speaks of keys by their place in the list"
         before, after = _keys(before, after), _keys(after, before)
+    elif name == "ids":
+        stays, why = False, "where ids are issued, the index or hash of a report follows from its id"
     elif name == "value_range":
         stays, why = False, "a report speaks of values by their place in the range"
     else:

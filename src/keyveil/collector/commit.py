@@ -86,7 +86,7 @@ def _commit_campaign(
     _refuse(tx, known, others, number, last)
     if asked is None or not fitting:
         return []
-    secret = book.secret(tx, known) if known.terms.ids == "issued" else None
+    secret = book.secret(tx, known) if known.issues_ids else None
     return _count(tx, known, asked, fitting, secret)
 
 

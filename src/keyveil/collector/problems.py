@@ -233,7 +233,7 @@ REPORT_CODES: Mapping[str, str] = MappingProxyType(
         Refusal.WRONG_LENGTH.value: "it is not as long as the round's reports are",
         Refusal.UNKNOWN_VERSION.value: "its version is not one that this collector reads",
         Refusal.NOT_CANONICAL.value: "no device sends these bytes",
-        Refusal.WRONG_COHORT.value: "the hash is not the one that the report's id gives",
+        Refusal.WRONG_COHORT.value: "the index or hash is not the one that the report's id gives",
         Refusal.NOT_JSON.value: "the text is no JSON object of a report's fields",
     }
 )

@@ -20,6 +20,7 @@ from keyveil.collector.store.cells import unpack
 from keyveil.collector.store.outcomes import Finished
 from keyveil.collector.terms import Terms
 from keyveil.errors import KeyveilError, StoreError
+from keyveil.mechanisms.base import ISSUED
 from keyveil.release import exact_epsilon
 from keyveil.rounds import Round
 from keyveil.tally import Tally, count
@@ -41,6 +42,11 @@ class Known:
     def id(self) -> str:
         """The campaign's."""
         return self.campaign.id
+
+    @property
+    def issues_ids(self) -> bool:
+        """Whether only ids that were handed out count; an older keyveil said so in the terms."""
+        return self.campaign.issues_ids or self.terms.ids == ISSUED
 
     @cached_property
     def ends(self) -> float:

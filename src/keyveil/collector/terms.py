@@ -17,7 +17,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     uploads: Literal["token", "open"] = "token"
     """Whether devices need a token."""
     ids: Literal["own", "issued"] = "own"
-    """Whether devices draw the ids of their reports or ask for them; to ask they need a token."""
+    """What an older keyveil said here, and the campaign says now. What was stored as issued stays so."""
     close_at_count: Annotated[int, msgspec.Meta(ge=1, le=1 << 53)] | None = None
     """Close a round once this many reports are in; a group that is written at once may exceed it."""
     close_after: Annotated[float, msgspec.Meta(gt=0, le=3.2e9)] | None = None

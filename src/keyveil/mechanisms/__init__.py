@@ -18,6 +18,7 @@ from keyveil.mechanisms.base import (
     KeyValueMechanism,
     Mechanism,
     Parameters,
+    Part,
     Witness,
 )
 from keyveil.mechanisms.boundary_bits import IndexedBoundaryBits
@@ -66,6 +67,7 @@ __all__ = [
     "OwnKey",
     "OwnSign",
     "Parameters",
+    "Part",
     "PopularSize",
     "RecordSize",
     "Response",

@@ -6,14 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, cast
 
-from keyveil.domain import Record
+from keyveil.domain import Record, pick
 from keyveil.errors import DomainError, MechanismError
 from keyveil.mechanisms.channel import Channel, Exactness, Number, drawing_variance, share_variance
 from keyveil.mechanisms.moments import Moments
 from keyveil.numerics import WORD_BITS, parse_epsilon
 from keyveil.report import Layout
+
+# What descriptions and campaigns say where ids are handed out; they say nothing where devices draw their own.
+ISSUED = "issued"
 
 # What a mechanism's `perturb` yields: symbols as bytes or a tuple, or one symbol as an integer.
 Answer = Any
@@ -41,6 +44,13 @@ class Witness(NamedTuple):
     first: Record
     second: Record
     answer: Answer
+
+
+class Part(NamedTuple):
+    """The part of a symbol that a public word decides: which of `choices`, each with `answers` symbols."""
+
+    choices: int
+    answers: int
 
 
 class Mechanism(Protocol):
@@ -98,6 +108,17 @@ class Mechanism(Protocol):
     def public_word(self) -> int | None:
         """Which word must not be the device's choice but follow from the report's public id; often none."""
 
+    @property
+    def public_part(self) -> Part | None:
+        """What of an answer that word decides, where there is one."""
+
+    @property
+    def issued(self) -> bool:
+        """Whether the collector hands out report ids, so that nobody chooses what follows from one."""
+
+    def with_issued_ids(self) -> Self:
+        """The same where ids are handed out: all that may follow from an id does."""
+
     def perturb(self, record: Record, words: Sequence[int]) -> Answer:
         """The answer for `record` when the entropy source yields `words`."""
 
@@ -133,6 +154,10 @@ class Parameters:
 
     id: str
     fields: tuple[tuple[str, Any], ...]
+
+    def with_issued_ids(self) -> Parameters:
+        """The name of the same mechanism where ids are handed out."""
+        return Parameters(self.id, (*self.fields, ("ids", ISSUED)))
 
     def to_json(self) -> dict[str, Any]:
         """As in the description of a round: budgets are fractions in text, sizes are numbers."""
@@ -191,6 +216,8 @@ class Calibrated(Mechanism, Protocol):
     """Options with which an instance is small enough to be enumerated."""
     fields: ClassVar[tuple[str, ...]]
     """What a description of it names, beside the id."""
+    follows_ids: ClassVar[bool]
+    """Whether it has an index or a hash that may follow from the report's id."""
 
     @classmethod
     def named(cls, ask: Ask) -> Self:
@@ -221,12 +248,15 @@ class Calibration:
 
     parameters: Parameters | None = field(default=None, compare=False, repr=False)
     """How to make it again; None for one that was put together by hand."""
+    issued: bool = False
+    """Whether the collector hands out the ids of reports; only where something follows from an id."""
 
     allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.OPTIMAL,)
     options: ClassVar[Mapping[str, Any]] = {}
     """Options beside the size, and their defaults."""
     small_options: ClassVar[Mapping[str, Any]] = {}
     fields: ClassVar[tuple[str, ...]] = ("epsilon",)
+    follows_ids: ClassVar[bool] = False
 
     @classmethod
     def for_epsilon(
@@ -277,9 +307,27 @@ class Calibration:
         """None: all words are the device's own."""
         return None
 
+    @property
+    def public_part(self) -> Part | None:
+        """None: nothing in an answer is decided by a public word."""
+        return None
+
+    def with_issued_ids(self) -> Self:
+        """The same where ids are handed out: all that may follow from an id does.
+
+        >>> from keyveil.mechanisms.kvue import KvUe
+        >>> KvUe.for_epsilon(1, n_keys=10).with_issued_ids().parameters.to_json()
+        {'id': 'kvue', 'epsilon': '1', 'ids': 'issued'}
+        """
+        if self.issued or not self.follows_ids:
+            return self
+        name = None if self.parameters is None else self.parameters.with_issued_ids()
+        return replace(self, issued=True, parameters=name)
+
     def follows(self, answer: Answer, word: int) -> bool:
-        """Nothing in an answer is decided by a public word."""
-        return True
+        """Whether the part of an answer that the public word decides is the one that `word` gives."""
+        part, own = self.public_part, cast(Mechanism, self)
+        return part is None or answer // part.answers == pick(word, part.choices, own.word_bits)
 
 
 class ThroughChannel:
@@ -320,12 +368,30 @@ class AsksEverybody:
 
 
 class AsksOneKey:
-    """A report speaks of one drawn key; records are not padded."""
+    """A report speaks of one key, whose index it tells in clear; records are not padded.
+
+    The first word draws the index, unless ids are handed out: then it is the public word's, and a liar has no
+    key to choose. The kernel given the index is the same, so the loss is; and ids are even, so are indices.
+    """
 
     __slots__ = ()
 
     a: Any
     b: Any
+    n_keys: Any
+    layout: Any
+    issued: Any
+    follows_ids: ClassVar[bool] = True
+
+    @property
+    def public_word(self) -> int | None:
+        """The index's, where ids are handed out."""
+        return 0 if self.issued else None
+
+    @property
+    def public_part(self) -> Part | None:
+        """The index, where ids are handed out."""
+        return Part(self.n_keys, self.layout.size // self.n_keys) if self.issued else None
 
     @property
     def pairs_per_user(self) -> int:

@@ -28,7 +28,7 @@ MOST_BINS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IndexedBoundaryBits(Calibration, AsksOneKey):
+class IndexedBoundaryBits(AsksOneKey, Calibration):
     """An index in clear, and "not held" or a bit per boundary about its key.
 
     >>> m = IndexedBoundaryBits.for_epsilon(2, n_keys=10)

@@ -41,7 +41,7 @@ from keyveil.report import ABSENT, MINUS, PLUS, Symbol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BroadcastIndex(Calibration, AsksOneKey):
+class BroadcastIndex(AsksOneKey, Calibration):
     """An index and a coin in clear, and a trit about the key.
 
     `held` of 2**word_bits words say "held" for a holder, `fake` for another user; of those, the sign

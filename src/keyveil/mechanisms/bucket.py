@@ -55,7 +55,7 @@ from typing import Any, ClassVar, Self
 
 from keyveil.domain import Pair, Record, pick, round_to_sign, rounding_law, words_for
 from keyveil.errors import MechanismError
-from keyveil.mechanisms.base import Ask, Calibration, Tick, Witness, check_size
+from keyveil.mechanisms.base import Ask, Calibration, Part, Tick, Witness, check_size
 from keyveil.mechanisms.channel import Exactness, Number
 from keyveil.mechanisms.moments import Moments
 from keyveil.mechanisms.oracles import COHORTS, bucket_of
@@ -90,6 +90,7 @@ class Bucket(Calibration):
     options: ClassVar[Mapping[str, Any]] = {"buckets": None, "rho": 0.0, "cohorts": COHORTS}
     fields: ClassVar[tuple[str, ...]] = ("epsilon", "pairs_per_user", "buckets", "occupied", "tie", "cohorts")
     small_options: ClassVar[Mapping[str, Any]] = {"buckets": 3, "cohorts": 2}
+    follows_ids: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_size(self.n_keys, self.pairs_per_user)
@@ -289,6 +290,11 @@ class Bucket(Calibration):
         """The cohort's."""
         return 0
 
+    @property
+    def public_part(self) -> Part | None:
+        """The cohort."""
+        return Part(self.cohorts, self.buckets)
+
     def perturb(self, record: Record, words: Sequence[int]) -> int:
         """Cohort * buckets + bucket."""
         l, bits = self.pairs_per_user, self.word_bits
@@ -318,10 +324,6 @@ class Bucket(Calibration):
         return bucket
 
     # --- the collector's side ---
-
-    def follows(self, answer: int, word: int) -> bool:
-        """The cohort is the one that the word gives."""
-        return answer // self.buckets == pick(word, self.cohorts, self.word_bits)
 
     @property
     def a(self) -> Fraction:

@@ -1,8 +1,9 @@
 """One key asked, in clear: draw an index, then answer about that key alone.
 
-The index is uniform over the d keys and independent of the record, so it may be sent as it is. The
-answer about it is one of ABSENT, PLUS, MINUS: holders go through the channel's "sampled" row,
-others through the "not sampled" row. Nothing is padded; l plays no part.
+The index is uniform over the d keys and independent of the record, so it may be sent as it is; where the
+collector hands out the ids of reports it follows from the id (`AsksOneKey`). The answer about it is one of
+ABSENT, PLUS, MINUS: holders go through the channel's "sampled" row, others through the "not sampled" row.
+Nothing is padded; l plays no part.
 
 The loss is the largest ratio, over answers, between the rows of {held +, held -, not held}.
 
@@ -28,7 +29,7 @@ from keyveil.report import ABSENT, MINUS, PLUS, Symbol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampledIndex(Calibration, ThroughChannel, AsksOneKey):
+class SampledIndex(AsksOneKey, Calibration, ThroughChannel):
     """An index in clear, and a trit about its key."""
 
     n_keys: int

@@ -20,7 +20,16 @@ from typing import Any, ClassVar, Protocol, Self
 
 from keyveil.domain import FULL_LEVEL, Record, pick, sample_pair, sampling_law, words_before, words_for
 from keyveil.errors import MechanismError
-from keyveil.mechanisms.base import Answer, Ask, AsksEverybody, Calibration, Tick, Witness, check_size
+from keyveil.mechanisms.base import (
+    Answer,
+    Ask,
+    AsksEverybody,
+    Calibration,
+    Part,
+    Tick,
+    Witness,
+    check_size,
+)
 from keyveil.mechanisms.oracles import COHORTS, Bits, Hashed, Oracle, Response, Wave, best_buckets
 from keyveil.report import Layout
 
@@ -275,9 +284,11 @@ class EncodedOracle(Calibration, AsksEverybody):
         """The one of a hash, behind the encoder's."""
         return 1 if isinstance(self.oracle, Hashed) else None
 
-    def follows(self, answer: Answer, word: int) -> bool:
-        """The hash is the one that the word gives."""
-        return self.oracle.follows(answer, word) if isinstance(self.oracle, Hashed) else True
+    @property
+    def public_part(self) -> Part | None:
+        """The cohort of a hash."""
+        oracle = self.oracle
+        return Part(oracle.cohorts, oracle.buckets) if isinstance(oracle, Hashed) else None
 
     def perturb(self, record: Record, words: Sequence[int]) -> Answer:
         """The oracle's answer about the record's symbol."""
@@ -359,6 +370,7 @@ class Olh(EncodedOracle):
     options: ClassVar[Mapping[str, Any]] = {"cohorts": COHORTS, "buckets": None}
     fields: ClassVar[tuple[str, ...]] = ("epsilon", "buckets", "cohorts")
     small_options: ClassVar[Mapping[str, Any]] = {"cohorts": 4}
+    follows_ids: ClassVar[bool] = True
 
     @classmethod
     def calibrate(cls, ask: Ask) -> Self:

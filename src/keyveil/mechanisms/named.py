@@ -3,7 +3,7 @@
 A description names an id, a budget and sizes (`Parameters`). There is no integer of a kernel in it to lie
 about: whoever reads it makes the integers, by the arithmetic of `calibrate`, and the loss follows from
 them. Every field must be there and no other; every size has a bound, so that whatever is sent is refused or
-read at once.
+read at once. Where an index or a hash may follow from the report's id, `ids` says that ids are handed out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from keyveil.errors import DescriptionError, KeyveilError
-from keyveil.mechanisms.base import Ask, Calibrated, Level, Mechanism
+from keyveil.mechanisms.base import ISSUED, Ask, Calibrated, Level, Mechanism
 from keyveil.mechanisms.encoded import (
     OwnSignResponse,
     PopularSizeResponse,
@@ -81,13 +81,17 @@ def calibrated(said: object, n_keys: int) -> Mechanism:
 
 def remade(cls: type[Calibrated], said: Mapping[str, object], n_keys: int) -> Mechanism:
     """The instance of a class that its parameters name; every field must be there, and no other."""
-    if set(said) != {"id", *cls.fields}:
+    issued = cls.follows_ids and "ids" in said
+    if set(said) - ({"ids"} if issued else set()) != {"id", *cls.fields}:
         raise DescriptionError(
             f"expected id, {', '.join(cls.fields)} of a mechanism, and nothing else, at $.mechanism"
         )
+    if issued and said["ids"] != ISSUED:
+        raise DescriptionError(f'expected "{ISSUED}", at $.mechanism.ids')
     fields = {name: _FIELDS[name](f"$.mechanism.{name}", said[name], n_keys) for name in cls.fields}
     try:
         made = cls.named(_ask(cls, fields, n_keys))
+        made = made.with_issued_ids() if issued else made
     except KeyveilError as error:
         raise DescriptionError(f"{error}, at $.mechanism") from None
     if made.layout.n_bytes > LARGEST_ANSWER or made.n_words > MOST_WORDS:

@@ -315,10 +315,6 @@ class Hashed:
         cohort, bucket = divmod(answer, self.buckets)
         return self.response.probability(bucket, bucket_of(cohort, symbol, self.buckets))
 
-    def follows(self, answer: int, word: int) -> bool:
-        """The cohort is the one that the word gives."""
-        return answer // self.buckets == pick(word, self.cohorts, self.word_bits)
-
     def perturb(self, symbol: int, words: Sequence[int]) -> int:
         """Cohort * buckets + noisy bucket; the cohort by the first word."""
         choice, word = words

@@ -45,7 +45,7 @@ BINS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IndexedBoundary(Calibration, ThroughChannel, AsksOneKey):
+class IndexedBoundary(AsksOneKey, Calibration, ThroughChannel):
     """An index in clear, and ABSENT or a boundary about its key.
 
     >>> m = IndexedBoundary.for_epsilon(2, n_keys=10)

@@ -1,6 +1,7 @@
 """Several rounds as a pure state machine: (round, tally) -> next round or outcome."""
 
 from keyveil.protocols.base import History, Outcome, Rounds, protocol_name, split_groups, total_loss
+from keyveil.protocols.issued import IssuedIds
 from keyveil.protocols.ks_grr import KsGrr
 from keyveil.protocols.one_round import OneRound, PrivKvEm, PrivKvMle, UnarySquareWave
 from keyveil.protocols.options import parse_options
@@ -14,6 +15,7 @@ __all__ = [
     "EVERYBODY",
     "METHODS",
     "History",
+    "IssuedIds",
     "KsGrr",
     "Method",
     "OneRound",

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, pairwise
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from keyveil.errors import ProtocolError
 from keyveil.estimate import Distribution, Estimates
@@ -60,7 +60,9 @@ class Outcome:
 class Rounds(Protocol):
     """A protocol."""
 
-    id: ClassVar[str]
+    @property
+    def id(self) -> str:
+        """Its name, as its rounds say it."""
 
     @property
     def version(self) -> int:

@@ -62,7 +62,9 @@ class OneRound:
     def next(self, history: History) -> Outcome:
         """Estimates."""
         check_history(self, history)
-        return self._finish(history[-1][1])
+        round, tally = history[-1]
+        # As it was opened: what liars can do depends on whether ids were handed out.
+        return replace(self, mechanism=round.mechanism)._finish(tally)
 
     def _finish(self, tally: Tally) -> Outcome:
         raw = estimate(self.mechanism, tally)  # type: ignore[arg-type]  # signed reports, see the registry

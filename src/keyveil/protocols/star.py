@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.errors import ProtocolError
-from keyveil.estimate import Distribution, Estimates, lever, project
+from keyveil.estimate import Distribution, Estimates, Lever, lever, project
 from keyveil.mechanisms import Calibrated, IndexedBoundary, IndexedBoundaryBits, Mechanism
 from keyveil.mechanisms.base import check_size
 from keyveil.mechanisms.channel import share
@@ -98,17 +98,20 @@ class PrivKvmStar:
         first, tally = history[0]
         require_reports(first, tally)
         found = phase(first.mechanism, tally)
+        # A heavy key's frequency averages both phases'; it moves no further than the looser one.
+        pull = max((lever(round.mechanism) for round, _ in history), key=lambda each: each.weight)
         if len(history) == 1:
             limit = 5 * found.frequency_se if self.threshold is None else self.threshold
             heavy = np.flatnonzero(found.frequency > limit)
             if heavy.size == 0:
-                return self._finish(found, None, (), ("no key is heavy; the second phase was left out",), 1)
+                note = "no key is heavy; the second phase was left out"
+                return self._finish(found, None, (), (note,), 1, pull)
             return self._second(first.campaign, tuple(heavy.tolist()))
         second, tally = history[1]
         if tally.n_reports == 0:
             note = "the second phase had no reports; the first phase stands"
-            return self._finish(found, None, (), (note,), 2)
-        return self._finish(found, phase(second.mechanism, tally), second.keys or (), (), 2)
+            return self._finish(found, None, (), (note,), 2, pull)
+        return self._finish(found, phase(second.mechanism, tally), second.keys or (), (), 2, pull)
 
     def _second(self, campaign: str, keys: tuple[int, ...]) -> Round:
         budget = self.epsilon * (1 - Fraction(str(self.share)))
@@ -122,7 +125,13 @@ class PrivKvmStar:
         )
 
     def _finish(
-        self, first: Phase, second: Phase | None, keys: tuple[int, ...], notes: tuple[str, ...], rounds: int
+        self,
+        first: Phase,
+        second: Phase | None,
+        keys: tuple[int, ...],
+        notes: tuple[str, ...],
+        rounds: int,
+        pull: Lever,
     ) -> Outcome:
         heavy = np.zeros(self.n_keys, dtype=bool)
         heavy[list(keys)] = True
@@ -151,8 +160,7 @@ class PrivKvmStar:
             covariance=np.zeros(self.n_keys),
             mean=mean,
             mean_se=np.full(self.n_keys, np.inf),
-            # A heavy key's frequency averages both phases'; it moves no further than the looser one.
-            lever=max((lever(stage.mechanism) for stage in self.stages()), key=lambda each: each.weight),
+            lever=pull,
         )
         published = raw.after(self.id, frequency=np.clip(frequency, 0, 1), mean=np.nan_to_num(mean))
         return Outcome(raw=raw, published=published, distribution=distribution, notes=notes, rounds=rounds)

@@ -12,7 +12,8 @@ The public word of a report is a number below 2**64 that everybody can compute a
     the first 8 bytes, little endian, of SHA-256("keyveil public word 1" + header)
 
 It decides what must not be the device's choice, such as the cohort of a hash. A device may still try
-many ids; it learns a cohort each, so a collector that minds gives out the ids itself.
+many ids; it learns a cohort each, so a collector that minds hands out the ids itself: then the index of a
+report that asks about one key follows from its id as well.
 """
 
 from __future__ import annotations

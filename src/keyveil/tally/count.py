@@ -75,7 +75,7 @@ class Counter:
 
     def add(self, payloads: Payloads) -> Mask:
         """Count the answers that decode; a mark for each that does not."""
-        if self.mechanism.public_word is not None:
+        if _is_hashed(self.mechanism):
             layout = self.mechanism.layout
             assert isinstance(layout, Symbol)
             symbols, bad = read_symbols(layout, payloads)
@@ -244,6 +244,12 @@ def _(mechanism: Apart, payloads: Payloads) -> Counted:
     return Counted({"plus": up[:d], "minus": down[:d], "asked": _all(d, bad)}, bad)
 
 
+def _is_hashed(mechanism: Mechanism) -> bool:
+    """Whether an answer speaks of keys through a hash, which is worth decoding for many at once."""
+    oracle = mechanism.oracle if isinstance(mechanism, EncodedOracle) else mechanism
+    return isinstance(oracle, Bucket | Hashed)
+
+
 def _cells_of_symbols(mechanism: Mechanism, symbols: Ints) -> Cells:
     """What answers of (cohort, bucket) say about every key."""
     if isinstance(mechanism, Bucket):
@@ -278,7 +284,7 @@ def check_report(round: Round, report: bytes, position: int) -> bytes:
         answer = mechanism.layout.decode(envelope.payload)
         if not mechanism.follows(answer, public_word(round.tag, round.number, envelope.report_id)):
             raise ReportRejected(
-                Refusal.WRONG_COHORT, f"report {position} tells a hash that its id does not give"
+                Refusal.WRONG_COHORT, f"report {position} tells an index or a hash that its id does not give"
             )
     return envelope.payload
 

@@ -120,12 +120,12 @@ def sampler_is_kernel(cls: type[Calibrated]) -> None:
     """`perturb` over all tuples of short words gives each answer exactly as often as the kernel says."""
     tried, sizes = set(), ((1, 1), (2, 1), (2, 2), (3, 2))
     for (n_keys, pairs_per_user), allocation in itertools.product(sizes, cls.allocations):
-        mechanism = _with_short_words(cls, n_keys, pairs_per_user, allocation)
-        if mechanism is None:
+        made = _with_short_words(cls, n_keys, pairs_per_user, allocation)
+        if made is None:
             continue
         tried.add(allocation)
-        words, drawn = range(1 << mechanism.word_bits), mechanism.n_words
-        for record in _records(n_keys):
+        for mechanism, record in itertools.product(_variants(made), _records(n_keys)):
+            words, drawn = range(1 << mechanism.word_bits), mechanism.n_words
             seen = Counter(mechanism.perturb(record, tup) for tup in itertools.product(words, repeat=drawn))
             for answer in mechanism.answers():
                 share = Fraction(seen[answer], len(words) ** drawn)
@@ -183,7 +183,7 @@ def public_word_decides_alone(cls: type[Calibrated]) -> None:
             public = 0 if place is None else words[place]
             assert mechanism.follows(answer, public), f"{mechanism}: the public word does not decide"
             if place is not None:
-                # Half of all words away lies another half of the cohorts.
+                # Half of all words away lies another half of the cohorts, or of the keys.
                 other = public ^ 1 << (mechanism.word_bits - 1)
                 assert not mechanism.follows(answer, other), f"{mechanism}: any public word will do"
 
@@ -306,15 +306,22 @@ CHECKS: Mapping[str, Check] = MappingProxyType(
 def _instances(
     cls: type[Calibrated], epsilons: Sequence[str], sizes: Sequence[tuple[int, int]]
 ) -> Iterator[Mechanism]:
-    """One instance per epsilon, size and allocation, with options that keep it small."""
+    """One instance per epsilon, size and allocation, with options that keep it small; ids own and issued."""
     for epsilon, (n_keys, pairs_per_user), allocation in itertools.product(epsilons, sizes, cls.allocations):
-        yield cls.for_epsilon(
+        made = cls.for_epsilon(
             epsilon,
             n_keys=n_keys,
             pairs_per_user=pairs_per_user,
             allocation=allocation,
             **cls.small_options,
         )
+        yield from _variants(made)
+
+
+def _variants(mechanism: Mechanism) -> tuple[Mechanism, ...]:
+    """An instance, and the same where ids are handed out, if that makes a difference."""
+    issued = mechanism.with_issued_ids()
+    return (mechanism,) if issued is mechanism else (mechanism, issued)
 
 
 def _enumerable(

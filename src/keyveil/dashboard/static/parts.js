@@ -55,7 +55,7 @@ export const STATUS_WORDS = {
   "wrong-length": "not as long as a report is",
   "unknown-version": "of a version not known here",
   "not-canonical": "bytes that no device sends",
-  "wrong-cohort": "a hash that the report's id does not give",
+  "wrong-cohort": "an index or hash that the report's id does not give",
   "not-json": "no report",
 };
 
