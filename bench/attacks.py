@@ -5,8 +5,8 @@
 One collector process. An honest sender in a process of its own sends single reports over sixteen
 connections, first alone, then beside every attack by itself, then beside all of them at once. Attackers
 have addresses of their own on the loopback (127.0.1.x), and the honest sender's token. Each is a closed
-loop: as fast as the collector answers. All share the machine's cores, which the attackers' own work takes
-from the collector too.
+loop: as fast as the collector answers. All share the machine's cores; the attackers' own work, which others
+would pay for, gives way (nice 19).
 """
 
 from __future__ import annotations
@@ -198,6 +198,8 @@ def attacks(campaign, path, token, other):
 
 def attack(port, chosen, ends, out):
     """Run some attacks until it is time."""
+    # In the world they run on machines of their own.
+    os.nice(19)
 
     async def run():
         counts = {name: [0] for name in chosen}

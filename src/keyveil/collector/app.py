@@ -24,7 +24,7 @@ from keyveil.collector import messages as m
 from keyveil.collector import pages
 from keyveil.collector.commit import Grown
 from keyveil.collector.endpoints import ENDPOINTS, JSON, Endpoint, Scope
-from keyveil.collector.intake import REFUSED, Intake, bearer, is_repeated, unavailable
+from keyveil.collector.intake import FRUITLESS, Intake, bearer, is_repeated, unavailable
 from keyveil.collector.limits import Connections, Rates
 from keyveil.collector.openapi import document
 from keyveil.collector.problems import Problem
@@ -83,15 +83,15 @@ class Application:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """One connection's next request."""
         if scope["type"] == "http":
-            send = _noting_refusals(scope, send)
             path: str = scope["path"]
             if Intake.takes(scope["method"], path):
-                await self.intake(scope, receive, send)
+                await self.intake(scope, receive, _noting_the_fruitless(scope, send, is_upload=True))
                 return
             if path == "/healthz" and scope["method"] == "GET" and not scope["query_string"]:
                 await send({"type": "http.response.start", "status": 200, "headers": _HEALTH_HEADERS})
                 await send({"type": "http.response.body", "body": _HEALTH})
                 return
+            send = _noting_the_fruitless(scope, send, is_upload=False)
             if path.startswith(_ASSETS) and scope["method"] in ("GET", "HEAD"):
                 await self._asset(path[len(_ASSETS) :], scope, receive, send)
                 return
@@ -484,12 +484,13 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
         return self.credential
 
 
-def _noting_refusals(scope: Any, send: Any) -> Any:
-    """The same way to answer; the server finds in the request whether it was refused."""
+def _noting_the_fruitless(scope: Any, send: Any, *, is_upload: bool) -> Any:
+    """The same way to answer; the server finds in the request whether it was refused, or asked by nobody."""
+    is_named = is_upload or any(name == b"authorization" for name, _ in scope["headers"])
 
     async def noting(message: Any) -> None:
-        if message["type"] == "http.response.start" and message["status"] >= 400:
-            scope[REFUSED] = True
+        if message["type"] == "http.response.start" and (not is_named or message["status"] >= 400):
+            scope[FRUITLESS] = True
         await send(message)
 
     return noting

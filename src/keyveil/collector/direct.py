@@ -20,14 +20,22 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from keyveil.collector.intake import FULL, JSON_HEADERS, REFUSED, Announced, Intake, statuses, without_frames
-from keyveil.collector.limits import Connections, Refusals
+from keyveil.collector.intake import (
+    FRUITLESS,
+    FULL,
+    JSON_HEADERS,
+    Announced,
+    Intake,
+    statuses,
+    without_frames,
+)
+from keyveil.collector.limits import Bystanders, Connections
 from keyveil.collector.problems import Problem
 from keyveil.collector.upload import Upload
 
 _LARGEST = 1 << 16
 # No client of ours sends a tenth of it.
-_LARGEST_HEAD = 1 << 16
+_LARGEST_HEAD = 1 << 14
 
 
 class Direct(HttpToolsProtocol):
@@ -35,7 +43,7 @@ class Direct(HttpToolsProtocol):
 
     intake: Intake
     others: Connections
-    refusals: Refusals
+    bystanders: Bystanders
     # A request's cycle, uvicorn's or ours.
     cycle: Any
 
@@ -71,6 +79,7 @@ class Direct(HttpToolsProtocol):
             self._cut_off(self.intake.no_room())
             return
         self._expect_header()
+        self._rest()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody is there any more."""
@@ -105,6 +114,7 @@ class Direct(HttpToolsProtocol):
     def _cut_off(self, problem: Problem) -> None:
         """A header that is too long, or does not come."""
         if not self.transport.is_closing():
+            self.bystanders.note(self._address)
             headers, body = self.intake.refusal(problem)
             self.transport.write(_message(problem.status, [*headers, (b"connection", b"close")], body))
             self.transport.close()
@@ -124,12 +134,16 @@ class Direct(HttpToolsProtocol):
     # --- answers ---
 
     def on_response_complete(self) -> None:
-        """An answer is sent; who is refused too often is not listened to for a while."""
-        was_refused, origin = self.scope.get(REFUSED, False), self.scope["client"]
-        super().on_response_complete()
+        """An answer is sent; who asks too often and brings nothing is not listened to for a while."""
         # A server in front speaks for others on the same connection.
-        is_alone = origin is not None and origin[0] == self._address
-        pause = self.refusals.pause(self._address) if was_refused and is_alone else 0.0
+        brought_nothing = FRUITLESS in self.scope and self.scope["client"] == self.client
+        super().on_response_complete()
+        if brought_nothing:
+            self.bystanders.note(self._address)
+            self._rest()
+
+    def _rest(self) -> None:
+        pause = self.bystanders.pause(self._address)
         if pause and not self.transport.is_closing():
             self.flow.pause_reading()
             self.loop.call_later(pause, self.flow.resume_reading)
@@ -253,7 +267,7 @@ class Pending:
             self._answer(_message(200, JSON_HEADERS, statuses(upload.statuses)))
 
     def _refuse(self, problem: Problem) -> None:
-        self._protocol.scope[REFUSED] = True  # type: ignore[literal-required]
+        self._protocol.scope[FRUITLESS] = True  # type: ignore[literal-required]
         headers, body = self._protocol.intake.refusal(problem)
         if not self.keep_alive:
             headers = [*headers, (b"connection", b"close")]
@@ -273,7 +287,7 @@ class Pending:
 
 def direct_protocol(intake: Intake, connections: Connections) -> type[Direct]:
     """The protocol class of one collector."""
-    return type("Direct", (Direct,), {"intake": intake, "others": connections, "refusals": Refusals()})
+    return type("Direct", (Direct,), {"intake": intake, "others": connections, "bystanders": Bystanders()})
 
 
 def _message(status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bytes:

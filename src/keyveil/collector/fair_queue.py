@@ -2,14 +2,16 @@
 
 Whoever sends a report should not wait for whoever sends ten thousand, and cannot be told from them by name: a
 whole fleet may share a token and an address. So an upload waits by its size. Small ones leave with the next
-group, all of them if they fit; of large ones a group takes no more than of small ones, but some. Within
-either kind senders take turns: deficit round robin, where each turn gives a line some credit, and its uploads
-leave while the credit covers their work. What nobody else wants is anybody's.
+group, all of them if they fit; of large ones a group takes no more than of small ones, but some: also the
+group between two lots of small ones, whose senders are just being answered. Within either kind senders take
+turns: deficit round robin, where each turn gives a line some credit, and its uploads leave while the credit
+covers their work. What nobody else wants is anybody's.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from typing import NamedTuple
 
@@ -17,6 +19,8 @@ from keyveil.collector.upload import Upload
 
 # What a turn is worth: about 70 reports of 1.5 kB, as `Upload.work` counts them. What is no more is small.
 TURN = 1 << 18
+# Seconds within which those who sent something small are expected to send again.
+_SOON = 0.1
 
 
 class Sender(NamedTuple):
@@ -79,6 +83,7 @@ class FairQueue:
         self._small, self._large = _Lines(), _Lines()
         self._changed = threading.Condition()
         self._n_uploads = self._n_pieces = 0
+        self._small_at, self._small_work = -_SOON, 0
         self._is_over = False
 
     def __len__(self) -> int:
@@ -100,9 +105,11 @@ class FairQueue:
         with self._changed:
             while not self._n_pieces and not self._is_over:
                 self._changed.wait()
-            group = self._small.take(most, work)
+            group, now = self._small.take(most, work), time.monotonic()
             if group:
-                work = min(work, max(TURN, sum(upload.work for upload in group)))
+                self._small_at, self._small_work = now, sum(upload.work for upload in group)
+            if now - self._small_at < _SOON:
+                work = min(work, max(TURN, self._small_work))
             group += self._large.take(most, work)
             self._n_pieces -= len(group)
             self._n_uploads -= sum(upload.is_last for upload in group)

@@ -30,8 +30,9 @@ from keyveil.errors import StoreError
 
 T = TypeVar("T")
 PREFIX, SUFFIX = "/v1/campaigns/", "/reports"
-# What a server says of a request on a connection that has a spare place, and is told of one that was refused.
-FULL, REFUSED = "keyveil.full", "keyveil.refused"
+# What a server says of a request on a connection that has a spare place; and what it is told of one that was
+# refused, or answered to somebody without a token: it cost something, and brought nothing.
+FULL, FRUITLESS = "keyveil.full", "keyveil.fruitless"
 _ID_LENGTH = 64
 _PREFIX, _SUFFIX = PREFIX.encode(), SUFFIX.encode()
 _URL_LENGTH = len(PREFIX) + _ID_LENGTH + len(SUFFIX)

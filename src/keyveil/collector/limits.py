@@ -103,17 +103,19 @@ class Rates:
         return min(full, left + rate * (self._clock() - at))
 
 
-class Refusals:
-    """How long an address that is refused again and again is not listened to.
+class Bystanders:
+    """How long an address that asks again and again, and brings nothing, is not listened to.
 
-    A refusal costs the collector as much as a report. The first hundred a second are free; beyond them each
-    connection that was refused waits, up to a quarter of a second. Only those who are refused wait.
+    A refusal, or a page for somebody without a token, costs the collector as much as a report. The first
+    hundred a second are free; beyond them each connection that got one waits, up to a quarter of a second.
 
     >>> now = [0.0]
-    >>> refusals = Refusals(clock=lambda: now[0])
-    >>> [round(refusals.pause("10.0.0.1"), 3) for _ in range(200)][99:200:50]
-    [0.0, 0.05, 0.1]
-    >>> now[0] = 20.0; refusals.pause("10.0.0.1")
+    >>> bystanders = Bystanders(clock=lambda: now[0])
+    >>> for _ in range(150):
+    ...     bystanders.note("10.0.0.1")
+    >>> bystanders.pause("10.0.0.1"), bystanders.pause("10.0.0.2")
+    (0.05, 0.0)
+    >>> now[0] = 20.0; bystanders.pause("10.0.0.1")
     0.0
     """
 
@@ -121,16 +123,23 @@ class Refusals:
         self._clock = clock
         self._counts: dict[str, tuple[float, float]] = {}
 
-    def pause(self, address: str) -> float:
-        """Seconds to wait after one more refusal."""
-        now = self._clock()
-        count, at = self._counts.pop(address, (0.0, now))
+    def note(self, address: str) -> None:
+        """One more that brought nothing."""
+        count = self._count(address)
+        self._counts.pop(address, None)
         if len(self._counts) >= _REMEMBERED:
             del self._counts[next(iter(self._counts))]
+        self._counts[address] = count + 1, self._clock()
+
+    def pause(self, address: str) -> float:
+        """Seconds that an address waits now."""
+        return min(0.25, max(0.0, (self._count(address) - 100) / 1000))
+
+    def _count(self, address: str) -> float:
         # Half of them are forgotten in a second.
-        count = 1 + count * math.pow(0.5, now - at)
-        self._counts[address] = count, now
-        return min(0.25, max(0.0, (count - 100) / 1000))
+        now = self._clock()
+        count, at = self._counts.get(address, (0.0, now))
+        return count * math.pow(0.5, now - at)
 
 
 class Connection(Protocol):

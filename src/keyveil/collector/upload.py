@@ -100,6 +100,16 @@ class Upload:
         inside = Part(part.round, part.length, reports, range(len(at)))
         return Upload(self.campaign, self.token, len(at), [inside], len(reports), whole=self, at=at)
 
+    def put_statuses(self, places: Sequence[int], statuses: list[str]) -> None:
+        """What became of some reports, each."""
+        if self.statuses is None:
+            self.statuses = ["accepted"] * self.n_reports
+        if isinstance(places, range):
+            self.statuses[places.start : places.stop] = statuses
+            return
+        for place, status in zip(places, statuses, strict=True):
+            self.statuses[place] = status
+
     def written(self) -> Upload | None:
         """The whole upload, if this was the last of it that the writer had to write."""
         whole = self.whole
@@ -107,9 +117,8 @@ class Upload:
             return self
         whole.n_left -= 1
         whole.problem = whole.problem or self.problem
-        for place, status in zip(self.at, self.statuses or (), strict=False):
-            if status != "accepted":
-                whole.mark((place,), status)
+        if self.statuses is not None:
+            whole.put_statuses(self.at, self.statuses)
         return None if whole.n_left else whole
 
     def reset(self) -> None:
