@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from keyveil.collector.store.migrations import Migration
 
 # What `migrations` brings every older store to.
-SCHEMA = 3
+SCHEMA = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +234,9 @@ class Store(Protocol):
 
     def gather(self) -> AbstractContextManager[Writing]:
         """As `write`, for uploads: all there is to do is claim ids and add blocks."""
+
+    def after_group(self) -> None:
+        """What is left to do once a group is answered: move ids to where they stay."""
 
     def backup(self, path: Path) -> None:
         """A copy of one moment, while others write."""
