@@ -6,8 +6,10 @@
 
 A report is kept twice: its id, to be known again, and its bytes, inside a block: the reports to one
 round that one transaction accepted, joined. Tallies change in the transaction that stores the block.
-Locks are always taken in one order (rounds, ids, tallies; each by campaign, ids by their bytes), so two
-collectors cannot wait for each other.
+Locks are always taken in one order, so two collectors cannot wait for each other: rounds, by campaign; then
+campaign by campaign its ids, by slice and bytes, and its tally. Of a campaign whose rounds are closed by
+count the tally comes before the ids: whoever claims them must know for how many there is room. A flush waits
+for nobody.
 """
 
 from __future__ import annotations
@@ -185,6 +187,9 @@ class Writing(Reading, Protocol):
 
     def close_round(self, campaign: int, number: int, *, why: str, now: float) -> None:
         """Take no more reports to a round."""
+
+    def lock_count(self, campaign: int, round: int) -> int:
+        """How many reports a round has; nobody else adds to it until the transaction ends."""
 
     def claim_ids(self, campaign: int, round: int, ids: list[bytes]) -> set[bytes]:
         """Those of the ids, all different, that were not known; they are now."""

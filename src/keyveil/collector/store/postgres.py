@@ -154,6 +154,11 @@ class PostgresTransaction(_Tables):
         found = tally_row(rows)
         return found if found is not None and found.cells else None
 
+    def lock_count(self, campaign: int, round: int) -> int:
+        """How many reports a round has; nobody else adds to it until the transaction ends."""
+        held = self._lock_tally(campaign, round)
+        return 0 if held is None else held.n_reports
+
     def claim_ids(self, campaign: int, round: int, ids: list[bytes]) -> set[bytes]:
         """Those of the ids, all different, that were not known; they are now."""
         # Most that are old are found here already, and are never inserted; whether all are, is seen below.

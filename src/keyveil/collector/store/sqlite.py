@@ -149,6 +149,11 @@ class SqliteTransaction(_Tables):
             return super().tally(campaign, round)
         return TallyRow(n_reports=unflushed.n_reports, cells=pack(unflushed))
 
+    def lock_count(self, campaign: int, round: int) -> int:
+        """How many reports a round has; nobody else writes now."""
+        held = self.pending.sums.get((campaign, round)) or self.tally(campaign, round)
+        return 0 if held is None else held.n_reports
+
     def claim_ids(self, campaign: int, round: int, ids: list[bytes]) -> set[bytes]:
         """Those of the ids, all different, that were not known; they are now."""
         fresh = set(ids) - self.known_ids(campaign, ids)
