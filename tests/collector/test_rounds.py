@@ -257,13 +257,13 @@ def test_collectors_that_race_to_the_count_stop_at_it(database):
 
     url, campaign = database.fresh(), make_question()
     callers = [Caller(url), Caller(url)]
-    token = callers[0].create(campaign, close_at_count=1000)["device_token"]
-    reports = [make_reports(campaign, 900) for _ in callers]
+    token = callers[0].create(campaign, close_at_count=300)["device_token"]
+    reports = [make_reports(campaign, 250) for _ in callers]
     accepted = [0, 0]
 
     def send(place):
-        for at in range(0, 900, 30):
-            statuses = callers[place].send(campaign, reports[place][at : at + 30], token=token)
+        for at in range(0, 250, 25):
+            statuses = callers[place].send(campaign, reports[place][at : at + 25], token=token)
             assert set(statuses) <= {"accepted", "round_closed"}
             accepted[place] += statuses.count("accepted")
 
@@ -272,9 +272,9 @@ def test_collectors_that_race_to_the_count_stop_at_it(database):
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum(accepted) == 1000
+    assert sum(accepted) == 300
     assert min(accepted) > 0
     found = callers[0].collector.readout.recount(campaign.id, 1)
-    assert (found.agrees, found.tally_reports) == (True, 1000)
+    assert (found.agrees, found.tally_reports) == (True, 300)
     for caller in callers:
         caller.close()
