@@ -15,7 +15,7 @@ for nobody.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ from keyveil.tally import Tally
 
 if TYPE_CHECKING:
     from keyveil.collector.store.migrations import Migration
+    from keyveil.collector.store.runs import IdHash, Ids
 
 # What `migrations` brings every older store to.
 SCHEMA = 4
@@ -94,6 +95,19 @@ class Block:
         return zlib.crc32(self.reports) == self.crc and len(self.reports) % self.length == 0
 
 
+@dataclass(slots=True)
+class IdSum:
+    """How many ids, and the sum of their hashes: the same in any order, and another for other ids."""
+
+    count: int = 0
+    total: int = 0
+
+    def add(self, hash: IdHash, ids: Ids) -> None:
+        """Some more ids."""
+        self.count += len(ids)
+        self.total = (self.total + int(hash.checksums(ids).sum())) % (1 << 64)
+
+
 def ids_in(reports: bytes, length: int) -> list[bytes]:
     """The ids of joined reports."""
     first = HEADER_BYTES - REPORT_ID_BYTES
@@ -141,6 +155,12 @@ class Reading(Protocol):
 
     def blocks(self, campaign: int, round: int, *, after: int = 0, most: int = 16) -> list[Block]:
         """The next blocks of a round's reports, by number."""
+
+    def id_hash(self) -> IdHash:
+        """What the ids of this store are hashed with."""
+
+    def ids_by_slice(self, campaign: int, damaged: Callable[[str], None]) -> Iterator[list[tuple[int, Ids]]]:
+        """All ids that are known, with their rounds: a list for each slice; equal ids are in one slice."""
 
     def credential(self, id: str) -> Credential | None:
         """The token with this id."""

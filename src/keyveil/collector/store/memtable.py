@@ -83,6 +83,11 @@ class Memtable:
             by_round.setdefault(round_of[name], []).append(name)
         yield from sorted(by_round.items())
 
+    def copied(self, campaign: int) -> list[list[tuple[int, bytes]]]:
+        """The ids of a campaign with their rounds, slice by slice, as they are now."""
+        here, round_of = self._slices.get(campaign), self._round_of.get(campaign, {})
+        return [[(round_of[name], name) for name in names] for names in here] if here else []
+
     def n_ids(self, campaign: int | None = None) -> int:
         """How many ids are here, of one campaign or of all."""
         if campaign is None:

@@ -67,6 +67,18 @@ def find_migration(tx: SqlTransaction, *, tables: set[str]) -> Migration:
     return Migration(start=2 if said == "1" and "swept" in tables else int(said))
 
 
+def refuse_to_change(tx: SqlTransaction, *, tables: set[str]) -> None:
+    """Refuse what would have to be made or migrated first."""
+    if "store" not in tables:
+        raise StoreError("there is no store here; name the file or the database of a collector")
+    migration = find_migration(tx, tables=tables)
+    if migration.is_needed:
+        raise StoreError(
+            f"the store has schema {migration.start}; start `keyveil serve` on it once, which brings it to "
+            f"schema {migration.end}"
+        )
+
+
 def migrate(tx: SqlTransaction, migration: Migration, steps: Mapping[int, Step]) -> None:
     """Take every step, and write the number of the last."""
     for schema in range(migration.start, migration.end):

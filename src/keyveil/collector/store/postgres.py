@@ -30,7 +30,7 @@ import psycopg
 from keyveil.collector.problems import Problem
 from keyveil.collector.store.base import SCHEMA, RoundRow, TallyRow
 from keyveil.collector.store.cells import unpack
-from keyveil.collector.store.migrations import SHARED, Migration, find_migration, migrate
+from keyveil.collector.store.migrations import SHARED, Migration, find_migration, migrate, refuse_to_change
 from keyveil.collector.store.run_tables import (
     RUN_TABLES,
     SHARED_RUN_TABLES,
@@ -39,10 +39,11 @@ from keyveil.collector.store.run_tables import (
     drop_runs,
     flush_ids,
     id_hash,
+    ids_by_slice,
     known_in_runs,
     load_runs,
 )
-from keyveil.collector.store.runs import N_SLICES, IdHash, Runs, as_ids
+from keyveil.collector.store.runs import N_SLICES, IdHash, Ids, Runs, as_ids
 from keyveil.collector.store.sql import TABLES, SqlTransaction, tally_row
 from keyveil.errors import StoreError
 from keyveil.tally import Tally
@@ -153,6 +154,22 @@ class PostgresTransaction(_Tables):
             rows = self._all(statement, (campaign, round))
         found = tally_row(rows)
         return found if found is not None and found.cells else None
+
+    def id_hash(self) -> IdHash:
+        """What the ids of this store are hashed with."""
+        return self._memory.hash
+
+    def ids_by_slice(self, campaign: int, damaged: Callable[[str], None]) -> Iterator[list[tuple[int, Ids]]]:
+        """All ids that are known, with their rounds: a list for each slice; equal ids are in one slice."""
+
+        def recent(at: int) -> list[tuple[int, Ids]]:
+            rows = self._all(
+                "select round, id from recent_ids where campaign = ? and slice = ?", (campaign, at)
+            )
+            rounds = {round_ for round_, _ in rows}
+            return [(each, as_ids([bytes(name) for of, name in rows if of == each])) for each in rounds]
+
+        return ids_by_slice(self, campaign, self._memory.hash, recent, damaged)
 
     def lock_count(self, campaign: int, round: int) -> int:
         """How many reports a round has; nobody else adds to it until the transaction ends."""
@@ -273,8 +290,14 @@ class PostgresStore:
 
     kind, writers = "postgresql", 2
 
-    def __init__(self, url: str, *, announce: Callable[[Migration], None] = lambda _: None) -> None:
-        self._url = url
+    def __init__(
+        self,
+        url: str,
+        *,
+        announce: Callable[[Migration], None] = lambda _: None,
+        read_only: bool = False,
+    ) -> None:
+        self._url, self._is_read_only = url, read_only
         self.migrated: Migration | None = None
         self._threads = threading.local()
         self._open: set[psycopg.Connection[Any]] = set()
@@ -378,6 +401,8 @@ class PostgresStore:
                 name
                 for (name,) in tx._all("select tablename from pg_tables where schemaname = current_schema()")
             }
+            if self._is_read_only:
+                refuse_to_change(tx, tables=tables)
             if "store" not in tables:
                 for table in (*TABLES, *_OWN_TABLES):
                     tx._run(table.format(**_WORDS))

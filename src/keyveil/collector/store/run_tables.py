@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from keyveil.collector.store.runs import (
     ALL,
     KEY_BYTES,
+    N_SLICES,
     PLACE_BITS,
     Drafted,
     IdHash,
@@ -114,6 +115,45 @@ def _parts(nos: Sequence[int], size: int) -> Iterator[list[int]]:
 def read_ids(tx: SqlTransaction, run: Run) -> Ids:
     """All ids of a run."""
     return rows_of(b"".join(ids for _, ids in _read_pages(tx, run.pages)))
+
+
+def ids_by_slice(
+    tx: SqlTransaction,
+    campaign: int,
+    hash: IdHash,
+    recent: Callable[[int], list[tuple[int, Ids]]],
+    damaged: Callable[[str], None],
+) -> Iterator[list[tuple[int, Ids]]]:
+    """All ids of a campaign, a slice at a time; `recent` knows those of a slice that are not in runs."""
+    nos = [no for (no,) in tx._all("select no from runs where campaign = ? order by no", (campaign,))]
+    slices: dict[int, list[Run]] = {at: [] for at in range(N_SLICES + 1)}
+    for no in nos:
+        try:
+            (run,) = _read_runs(tx, campaign, [no])
+            slices[run.slice].append(run)
+        except StoreError as error:
+            damaged(str(error))
+    common = [(run.round, _checked_ids(tx, run, hash, damaged)) for run in slices.pop(ALL)]
+    split = [(round_, ids, hash(ids).slices) for round_, ids in common]
+    for at, runs in slices.items():
+        yield [
+            *recent(at),
+            *((round_, ids[of == at]) for round_, ids, of in split),
+            *((run.round, _checked_ids(tx, run, hash, damaged)) for run in runs),
+        ]
+
+
+def _checked_ids(tx: SqlTransaction, run: Run, hash: IdHash, damaged: Callable[[str], None]) -> Ids:
+    """The ids of a run, if all of them are there and its filter knows them."""
+    try:
+        ids = read_ids(tx, run)
+    except StoreError as error:
+        damaged(str(error))
+        return rows_of(b"")
+    which, _ = Runs([run]).look(hash(ids))
+    if len(ids) != run.n_ids or len(which) != run.n_ids:
+        damaged(f"run {run.no} of the ids has {run.n_ids}, its pages {len(ids)}, its filter {len(which)}")
+    return ids
 
 
 def known_in_runs(tx: SqlTransaction, runs: Runs, ids: Sequence[bytes], hash: IdHash) -> set[bytes]:

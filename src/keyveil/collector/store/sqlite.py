@@ -24,7 +24,7 @@ from typing import Any
 from keyveil.collector.store.base import SCHEMA, RoundRow, TallyRow, ids_in
 from keyveil.collector.store.cells import pack, unpack
 from keyveil.collector.store.memtable import Memtable, Pending, Place
-from keyveil.collector.store.migrations import EMBEDDED, Migration, find_migration, migrate
+from keyveil.collector.store.migrations import EMBEDDED, Migration, find_migration, migrate, refuse_to_change
 from keyveil.collector.store.run_tables import (
     RUN_TABLES,
     add_key,
@@ -32,10 +32,11 @@ from keyveil.collector.store.run_tables import (
     flush_ids,
     flush_sliced,
     id_hash,
+    ids_by_slice,
     known_in_runs,
     load_runs,
 )
-from keyveil.collector.store.runs import N_SLICES, IdHash, Runs, as_ids, rows_of
+from keyveil.collector.store.runs import N_SLICES, IdHash, Ids, Runs, as_ids, rows_of
 from keyveil.collector.store.sql import TABLES, SqlTransaction
 from keyveil.errors import StoreError
 from keyveil.report import REPORT_ID_BYTES
@@ -149,6 +150,21 @@ class SqliteTransaction(_Tables):
             return super().tally(campaign, round)
         return TallyRow(n_reports=unflushed.n_reports, cells=pack(unflushed))
 
+    def id_hash(self) -> IdHash:
+        """What the ids of this store are hashed with."""
+        return self._memory.hash
+
+    def ids_by_slice(self, campaign: int, damaged: Callable[[str], None]) -> Iterator[list[tuple[int, Ids]]]:
+        """All ids that are known, with their rounds: a list for each slice; equal ids are in one slice."""
+
+        def recent(at: int) -> list[tuple[int, Ids]]:
+            rows = last[at] if last else []
+            rounds = {round_ for round_, _ in rows}
+            return [(each, as_ids([name for of, name in rows if of == each])) for each in rounds]
+
+        last = self._last_ids(campaign)
+        return ids_by_slice(self, campaign, self._memory.hash, recent, damaged)
+
     def lock_count(self, campaign: int, round: int) -> int:
         """How many reports a round has; nobody else writes now."""
         held = self.pending.sums.get((campaign, round)) or self.tally(campaign, round)
@@ -228,8 +244,28 @@ class SqliteTransaction(_Tables):
         self._run(_DELETE_FLUSHED, (campaign, N_SLICES))
         self.flushed[campaign] = slices
 
+    def _last_ids(self, campaign: int) -> list[list[tuple[int, bytes]]]:
+        """The ids that were not flushed at this transaction's moment, slice by slice, from their table."""
+        again = SqliteTransaction(self._connection, _Memory(hash=self._memory.hash), {})
+        again.recover_ids()
+        memtable = Memtable()
+        memtable.update(again.pending, lambda ids: self._memory.hash(as_ids(ids)).slices.tolist())
+        return memtable.copied(campaign)
+
     def recover(self) -> None:
         """Find again what a process that ended had in memory."""
+        self.recover_ids()
+        tallies = "select campaign, round, question, n_reports, cells from memtable_tallies order by block"
+        for campaign, round_, question, n_reports, cells in self._all(tallies):
+            try:
+                self.add_tally((campaign, round_), unpack(cells, question=question, n_reports=n_reports))
+            except StoreError as error:
+                self._memory.quarantined[campaign] = str(error)
+        for campaign in self._memory.quarantined:
+            self.pending.forget(campaign)
+
+    def recover_ids(self) -> None:
+        """The ids of the memtable; a campaign of which some are damaged is quarantined."""
         flushed_to = {(campaign, at): block for campaign, at, block in self._all("select * from flushed")}
         for block, campaign, round_, crc, joined in self._all("select * from memtable_ids order by block"):
             if zlib.crc32(joined) != crc:
@@ -243,14 +279,6 @@ class SqliteTransaction(_Tables):
                 if block > flushed_to.get((campaign, at), 0)
             )
             self.pending.claim((campaign, round_), left)
-        tallies = "select campaign, round, question, n_reports, cells from memtable_tallies order by block"
-        for campaign, round_, question, n_reports, cells in self._all(tallies):
-            try:
-                self.add_tally((campaign, round_), unpack(cells, question=question, n_reports=n_reports))
-            except StoreError as error:
-                self._memory.quarantined[campaign] = str(error)
-        for campaign in self._memory.quarantined:
-            self.pending.forget(campaign)
 
     def _check(self, campaign: int) -> None:
         if campaign in self._memory.quarantined:
@@ -279,7 +307,11 @@ class SqliteStore:
         *,
         backup_first: Path | None = None,
         announce: Callable[[Migration], None] = lambda _: None,
+        read_only: bool = False,
     ) -> None:
+        if read_only and not path.exists():
+            raise StoreError(f"there is no store {path}")
+        self._is_read_only = read_only
         # A link leads to the same file, and to the same lock.
         self._path = path = path.resolve()
         self.migrated: Migration | None = None
@@ -296,8 +328,14 @@ class SqliteStore:
         try:
             with _refusals():
                 self._writer = self._connect()
-                self._prepare()
-                self._migrate(backup_first, announce)
+                if read_only:
+                    tx = _Tables(self._writer)
+                    refuse_to_change(
+                        tx, tables={name for (name,) in tx._all("select name from sqlite_master")}
+                    )
+                else:
+                    self._prepare()
+                    self._migrate(backup_first, announce)
                 self._memory = _Memory(hash=id_hash(_Tables(self._writer)))
             self._recover()
         except BaseException:
@@ -353,7 +391,7 @@ class SqliteStore:
     def _transaction(self, due: Mapping[int, Sequence[int]] | None = None) -> Iterator[SqliteTransaction]:
         memtable = self._memory.memtable
         with _refusals():
-            self._writer.execute("begin immediate")
+            self._writer.execute("begin" if self._is_read_only else "begin immediate")
             tx = SqliteTransaction(self._writer, self._memory, memtable.sums)
             try:
                 for campaign, slices in (due or {}).items():
@@ -434,7 +472,8 @@ class SqliteStore:
 
     def close(self) -> None:
         """Give the file back, with everything in its place."""
-        if here := self._memory.memtable.campaigns:
+        here = self._memory.memtable.campaigns
+        if here and not self._is_read_only:
             # What cannot be written now is found again at the next start.
             with suppress(StoreError), self._transaction(dict.fromkeys(here, range(N_SLICES))):
                 """Nothing else."""
@@ -447,8 +486,14 @@ class SqliteStore:
         os.close(self._lock_file)
 
     def _connect(self) -> sqlite3.Connection:
+        mode = "ro" if self._is_read_only else "rwc"
         connection = sqlite3.connect(
-            self._path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=30
+            f"{self._path.as_uri()}?mode={mode}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+            timeout=30,
         )
         self._open.append(connection)
         # A damaged letter must not hide the row it stands in: a damaged campaign shows by its hash.
