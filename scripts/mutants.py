@@ -175,6 +175,27 @@ FAULTS = (
         COLLECTOR,
     ),
     Fault(
+        "a claim that does not look again after a flush",
+        "collector/store/postgres.py",
+        "if claimed and self._last_run(campaign) != runs.last:",
+        "if not claimed and self._last_run(campaign) != runs.last:",
+        ("collector/test_runs.py",),
+    ),
+    Fault(
+        "a page of ids that is believed whatever its checksum",
+        "collector/store/run_tables.py",
+        "if page_crc(no, bytes(ids)) != crc:",
+        "if page_crc(no, bytes(ids)) is None:",
+        ("collector/test_runs.py",),
+    ),
+    Fault(
+        "a round that takes more than its count",
+        "collector/commit.py",
+        "if len(ids) <= room:",
+        "if room > 0:",
+        ("collector/test_rounds.py",),
+    ),
+    Fault(
         "a tally that forgets what was there",
         "collector/store/sqlite.py",
         "after = counted if before is None else before + counted",

@@ -323,21 +323,24 @@ class PostgresStore:
     gather = write
 
     def after_group(self) -> None:
-        """Flush a slice of every campaign that has had as many ids as one holds."""
+        """Flush a slice of a campaign for every slice's worth of ids that it has had."""
         with self._counting:
-            due = [campaign for campaign, count in self._claimed.items() if count >= _STEP_IDS]
-            for campaign in due:
-                self._claimed[campaign] -= _STEP_IDS
-        for campaign in due:
-            # Collectors begin anywhere, so that they seldom meet.
-            at = self._turns[campaign] = (
-                self._turns.get(campaign, random.randrange(N_SLICES)) + 1
-            ) % N_SLICES
-            with self.write() as tx:
-                is_done = tx.flush(campaign, at)
-            if not is_done:
-                with self._counting:
-                    self._claimed[campaign] += _STEP_IDS
+            due = {campaign: count // _STEP_IDS for campaign, count in self._claimed.items()}
+            for campaign, turns in due.items():
+                self._claimed[campaign] -= turns * _STEP_IDS
+        for campaign, turns in due.items():
+            for _ in range(turns):
+                with self.write() as tx:
+                    is_done = tx.flush(campaign, self._next_slice(campaign))
+                if not is_done:
+                    with self._counting:
+                        self._claimed[campaign] += _STEP_IDS
+
+    def _next_slice(self, campaign: int) -> int:
+        """Collectors begin anywhere, so that they seldom meet."""
+        last = self._turns.get(campaign, random.randrange(N_SLICES))
+        self._turns[campaign] = (last + 1) % N_SLICES
+        return self._turns[campaign]
 
     @contextmanager
     def read(self) -> Iterator[PostgresTransaction]:

@@ -114,7 +114,7 @@ class SqliteTransaction(_Tables):
         self._memory, self._sums = memory, sums
         self.pending = Pending()
         self.runs: dict[int, Runs] = {}
-        """The runs of campaigns that this transaction flushes."""
+        """The runs of campaigns that this transaction has asked for or changed."""
         self.flushed: dict[int, Sequence[int]] = {}
         """The slices of each campaign that memory need not hold when this is committed."""
 
@@ -167,7 +167,9 @@ class SqliteTransaction(_Tables):
 
     def lock_count(self, campaign: int, round: int) -> int:
         """How many reports a round has; nobody else writes now."""
-        held = self.pending.sums.get((campaign, round)) or self.tally(campaign, round)
+        self._check(campaign)
+        place = campaign, round
+        held = self.pending.sums.get(place) or self._sums.get(place) or super().tally(*place)
         return 0 if held is None else held.n_reports
 
     def claim_ids(self, campaign: int, round: int, ids: list[bytes]) -> set[bytes]:
@@ -183,10 +185,10 @@ class SqliteTransaction(_Tables):
         return last | known_in_runs(self, self._runs_of(campaign), others, self._memory.hash)
 
     def _runs_of(self, campaign: int) -> Runs:
-        known = self._memory.runs
-        if campaign not in self.runs and campaign not in known:
-            known[campaign] = load_runs(self, campaign)
-        return self.runs.get(campaign) or known[campaign]
+        # What a transaction has read is remembered when it is committed: it may have changed it before.
+        if campaign not in self.runs:
+            self.runs[campaign] = self._memory.runs.get(campaign) or load_runs(self, campaign)
+        return self.runs[campaign]
 
     def add_block(self, campaign: int, round: int, length: int, reports: bytes, counted: Tally) -> int:
         """Keep reports and add what they say to the round's tally; how many it counts now."""
