@@ -198,7 +198,7 @@ FAULTS = (
     Fault(
         "a tally that forgets what was there",
         "collector/store/sqlite.py",
-        "after = counted if before is None else before + counted",
+        "after = counted if before is None else add(before, counted)",
         "after = counted",
         COLLECTOR,
     ),

@@ -117,7 +117,7 @@ def _count(
     rows: Bytes = np.frombuffer(joined, dtype=np.uint8).reshape(-1, length)
     ids = ids_in(joined, length)
     # Most groups hold nothing but new answers: they are counted while they are judged.
-    delta, refused = judge(round, _block(rows))
+    delta, refused = judge(round, _block(rows), decoded=not tx.keeps_told)
     if secret is not None:
         foreign = (row for row, name in enumerate(ids) if not is_issued(secret, name))
         refused = {**dict.fromkeys(foreign, NOT_ISSUED), **refused}
@@ -145,7 +145,7 @@ def _count(
                     why = refused.get(row) or (ROUND_CLOSED if ids[row] in beyond else DUPLICATE)
                     upload.mark((place,), DUPLICATE if ids[row] in counted else why)
                 row += 1
-        delta, _ = judge(round, _block(kept))
+        delta, _ = judge(round, _block(kept), decoded=not tx.keeps_told)
     if not len(kept):
         # Whoever filled the round may not have come to closing it.
         return [Grown(known.id, round.number, 0, limit)] if limit is not None and beyond else []

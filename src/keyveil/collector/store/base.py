@@ -181,6 +181,9 @@ class Reading(Protocol):
 class Writing(Reading, Protocol):
     """What can be changed, all or nothing."""
 
+    keeps_told: bool
+    """Whether tallies may hold hashed answers as they were told."""
+
     def be_alone(self) -> None:
         """Wait until no other transaction that asked for this is under way: for what is done once."""
 

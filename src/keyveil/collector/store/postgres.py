@@ -29,7 +29,7 @@ import psycopg
 
 from keyveil.collector.problems import Problem
 from keyveil.collector.store.base import SCHEMA, RoundRow, TallyRow
-from keyveil.collector.store.cells import unpack
+from keyveil.collector.store.cells import add, unpack
 from keyveil.collector.store.migrations import SHARED, Migration, find_migration, migrate, refuse_to_change
 from keyveil.collector.store.run_tables import (
     RUN_TABLES,
@@ -116,6 +116,10 @@ class _Tables(SqlTransaction):
 class PostgresTransaction(_Tables):
     """A transaction on this thread's connection."""
 
+    # The tally's row is written anew by every group: 2^18 counts take longer than decoding a few thousand
+    # reports (1,000 keys and 64, 1,024, 4,096 reports: 8.5, 16, 36 ms a commit instead of 2.3, 12, 39).
+    keeps_told = False
+
     def __init__(self, connection: psycopg.Connection[Any], memory: _Memory) -> None:
         super().__init__(connection)
         self._memory = memory
@@ -137,7 +141,9 @@ class PostgresTransaction(_Tables):
         self._keep(campaign, round, length, reports)
         before = self._lock_tally(campaign, round)
         if before is not None:
-            counted += unpack(before.cells, question=counted.question, n_reports=before.n_reports)
+            counted = add(
+                unpack(before.cells, question=counted.question, n_reports=before.n_reports), counted
+            )
         self._set_tally(campaign, round, counted)
         return counted.n_reports
 

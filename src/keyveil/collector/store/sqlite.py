@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from keyveil.collector.store.base import SCHEMA, RoundRow, TallyRow, ids_in
-from keyveil.collector.store.cells import pack, unpack
+from keyveil.collector.store.cells import add, pack, unpack
 from keyveil.collector.store.memtable import Memtable, Pending, Place
 from keyveil.collector.store.migrations import EMBEDDED, Migration, find_migration, migrate, refuse_to_change
 from keyveil.collector.store.run_tables import (
@@ -108,6 +108,9 @@ class _Tables(SqlTransaction):
 
 class SqliteTransaction(_Tables):
     """A transaction on the only connection that writes, or on a reader's own; `pending` is what it adds."""
+
+    # What a group adds is written by itself, and the sum stays in memory.
+    keeps_told = True
 
     def __init__(self, connection: sqlite3.Connection, memory: _Memory, sums: Mapping[Place, Tally]) -> None:
         super().__init__(connection)
@@ -210,7 +213,7 @@ class SqliteTransaction(_Tables):
         before = self.pending.sums.get(place) or self._sums.get(place)
         if before is None and (row := super().tally(*place)) is not None:
             before = unpack(row.cells, question=counted.question, n_reports=row.n_reports)
-        after = counted if before is None else before + counted
+        after = counted if before is None else add(before, counted)
         self.pending.sums[place] = after
         return after
 
