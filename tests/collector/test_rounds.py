@@ -60,7 +60,7 @@ def test_two_operators_who_close_at_once_hear_the_same(caller):
     assert all(one == said[0] for one in said)
     assert said[0]["next_round"] == 2
     acts = [act.act for act in caller.collector.access.acts(0).acts]
-    assert acts.count("round_closed") == 1
+    assert acts.count("round-closed") == 1
     assert len(caller.collector.running.list(campaign.id).rounds) == 2
 
 
@@ -207,10 +207,10 @@ def test_one_upload_that_fails_does_not_fail_its_neighbours(caller, monkeypatch)
     reports = make_reports(campaign, 6)
     real = commit.judge
 
-    def fragile(asked, block):
+    def fragile(asked, block, **how):
         if reports[3] in block.reports(range(len(block))):
             raise RuntimeError("something nobody thought of")
-        return real(asked, block)
+        return real(asked, block, **how)
 
     monkeypatch.setattr(commit, "judge", fragile)
 
