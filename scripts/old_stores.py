@@ -1,6 +1,7 @@
 """Write tests/collector/stores: small stores as older commits of this repository left them.
 
     python scripts/old_stores.py                 # needs git and PostgreSQL's programs; a minute
+    python scripts/old_stores.py 3               # one schema alone; the others stay as they are
     python scripts/old_stores.py outcomes        # outcomes in today's format, before it becomes an old one
 
 For each commit its collector runs from an archive of its own source, takes campaigns and reports over HTTP
@@ -31,7 +32,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "collector" / "stores"
 # The last commit that wrote a schema.
-COMMITS = {1: "b527101", 2: "5629bb5"}
+COMMITS = {1: "b527101", 2: "5629bb5", 3: "b066b9f"}
 APPLICATION = 0x6B76636C
 MAIN = "from keyveil.cli import main; main()"
 WHO = {"owner": "tests", "purpose": "to be read by later versions", "expires": "2099-01-01"}
@@ -168,8 +169,8 @@ def _send_last(ask: Asker, one: dict[str, Any]) -> None:
 # --- run under today's ---
 
 
-def main() -> None:
-    """Every schema, on both kinds of store."""
+def main(schemas: list[int]) -> None:
+    """These schemas, on both kinds of store."""
     sys.path.insert(0, str(ROOT / "tests" / "support"))
     from databases import Database, find_programs
 
@@ -178,12 +179,13 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     database = Database(programs)
     try:
-        for schema, commit in COMMITS.items():
+        for schema in schemas:
+            commit = COMMITS[schema]
             with tempfile.TemporaryDirectory() as folder:
                 source = _archive(commit, Path(folder))
                 file = Path(folder) / "store.db"
                 held = _run(source, f"sqlite:///{file}")
-                _write(f"schema-{schema}-sqlite", {"commit": commit, **held}, _sqlite_text(file))
+                _write(f"schema-{schema}-sqlite", {"commit": commit, **held}, _sqlite_text(schema, file))
                 url = database.fresh()
                 held = _run(source, url)
                 _write(
@@ -260,9 +262,10 @@ def _serving(store: str, env: dict[str, str]) -> Iterator[tuple[int, str]]:
         child.stdout.close()
 
 
-def _sqlite_text(path: Path) -> str:
+def _sqlite_text(schema: int, path: Path) -> str:
     file = sqlite3.connect(path)
-    (unflushed,) = file.execute("select count(*) from young").fetchone()
+    table = "young" if schema < 3 else "memtable_ids"
+    (unflushed,) = file.execute(f"select count(*) from {table}").fetchone()
     assert unflushed, "everything was flushed"
     text = "\n".join((f"pragma application_id = {APPLICATION};", *file.iterdump(), ""))
     file.close()
@@ -293,4 +296,4 @@ if __name__ == "__main__":
     elif sys.argv[1:2] == ["fill"]:
         print(json.dumps(fill(Asker(int(sys.argv[2]), sys.argv[3]))))
     else:
-        main()
+        main(list(map(int, sys.argv[1:])) or list(COMMITS))

@@ -226,8 +226,9 @@ class Histories(RuleBasedStateMachine):
     ],
 )
 def test_every_history_counts_each_report_once(histories, monkeypatch):
-    # Ids move into their tree all the time, so that a crash meets every state of the move.
+    # Ids move into runs all the time, so that a crash meets every state of the move.
     monkeypatch.setattr("keyveil.collector.store.sqlite._STEP_REPORTS", 1)
+    monkeypatch.setattr("keyveil.collector.store.sqlite._MOST_IDS", 4)
     run_state_machine_as_test(
         Histories,
         settings=settings(

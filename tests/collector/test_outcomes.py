@@ -321,7 +321,7 @@ def test_uploads_to_other_campaigns_go_on_while_a_round_is_followed(caller, monk
         return real(*args)
 
     monkeypatch.setattr("keyveil.collector.running.what_follows", slow)
-    assert caller.send(counted, answers(counted, first, 12), token=tokens[0]) == ["accepted"] * 12
+    assert caller.send(counted, answers(counted, first, 10), token=tokens[0]) == ["accepted"] * 10
     assert going.wait(10)
     assert caller.send(other, answers(other, other.first_round(), 5), token=tokens[1]) == ["accepted"] * 5
     assert caller.send(counted, answers(counted, first, 1), token=tokens[0]) == ["round_closed"]

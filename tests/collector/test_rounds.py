@@ -6,7 +6,7 @@ import time
 
 import pytest
 from click.testing import CliRunner
-from collecting import NOW, SEVERAL, Caller, answers, make_question
+from collecting import NOW, SEVERAL, Caller, answers, make_question, make_reports
 
 from keyveil.cli.app import keyveil
 from keyveil.protocols import Outcome, Round, replay
@@ -130,7 +130,10 @@ def test_a_round_ends_by_count(caller):
     campaign = make_question("privkvm", rounds=2, pairs_per_user=1)
     token = caller.create(campaign, close_at_count=20)["device_token"]
     first = campaign.protocol().start(campaign.id)
-    assert caller.send(campaign, answers(campaign, first, 25), token=token) == ["accepted"] * 25
+    assert caller.send(campaign, answers(campaign, first, 25), token=token) == [
+        *["accepted"] * 20,
+        *["round_closed"] * 5,
+    ]
     for _ in range(100):
         if (caller("GET", f"/v1/campaigns/{campaign.id}").json["round"] or {"number": 1})["number"] == 2:
             break
@@ -213,9 +216,12 @@ def test_a_count_that_was_reached_while_closing_failed_closes_later(caller, monk
 
     with monkeypatch.context() as patched:
         patched.setattr(caller.collector.running, "stop_intake", fail)
-        assert caller.send(campaign, make_reports(campaign, 4), token=token) == ["accepted"] * 4
+        assert caller.send(campaign, make_reports(campaign, 4), token=token) == [
+            *["accepted"] * 3,
+            "round_closed",
+        ]
         # The writer lives on.
-        assert caller.send(campaign, make_reports(campaign, 1), token=token) == ["accepted"]
+        assert caller.send(campaign, make_reports(campaign, 1), token=token) == ["round_closed"]
     caller.collector.running.tidy()
     # A writer may have come to it just after it was mended; then another thread finishes the campaign.
     for _ in range(100):
@@ -235,10 +241,10 @@ def test_one_upload_that_fails_does_not_fail_its_neighbours(caller, monkeypatch)
     reports = make_reports(campaign, 6)
     real = commit.judge
 
-    def fragile(asked, block):
+    def fragile(asked, block, **how):
         if reports[3] in block.reports(range(len(block))):
             raise RuntimeError("something nobody thought of")
-        return real(asked, block)
+        return real(asked, block, **how)
 
     monkeypatch.setattr(commit, "judge", fragile)
 
@@ -250,3 +256,59 @@ def test_one_upload_that_fails_does_not_fail_its_neighbours(caller, monkeypatch)
     answers_ = caller.loop.run_until_complete(all_at_once())
     assert [answer.status for answer in answers_] == [200, 200, 200, 500, 200, 200]
     assert caller.collector.readout.tally(campaign.id, 1).n_reports == 5
+
+
+@pytest.mark.parametrize("sizes", [(7, 7, 7), (20,), (1,) * 12])
+def test_a_round_closed_by_count_has_exactly_so_many(caller, sizes):
+    campaign = make_question()
+    token = caller.create(campaign, close_at_count=10)["device_token"]
+    reports, statuses = make_reports(campaign, sum(sizes)), []
+    left = list(reports)
+    for size in sizes:
+        part, left = left[:size], left[size:]
+        statuses += caller.send(campaign, part, token=token)
+    # In the order in which they came.
+    assert statuses == ["accepted"] * 10 + ["round_closed"] * (sum(sizes) - 10)
+    assert caller.collector.readout.tally(campaign.id, 1).n_reports == 10
+    assert caller.collector.readout.tally(campaign.id, 1) == campaign.tally(reports[:10])
+    # What did not fit is not known; what did is.
+    again = caller.send(campaign, reports, token=token)
+    assert again == ["duplicate"] * 10 + ["round_closed"] * (sum(sizes) - 10)
+
+
+def test_what_is_known_takes_no_room(caller):
+    campaign = make_question()
+    token = caller.create(campaign, close_at_count=10)["device_token"]
+    reports = make_reports(campaign, 12)
+    assert caller.send(campaign, reports[:6], token=token) == ["accepted"] * 6
+    answer = caller.send(campaign, [*reports[:6], *reports[4:], reports[11]], token=token)
+    assert answer == ["duplicate"] * 8 + ["accepted"] * 4 + ["round_closed"] * 3
+
+
+def test_collectors_that_race_to_the_count_stop_at_it(database):
+    """Two collectors, whose groups overshoot: the round has as many as it should."""
+    import threading
+
+    url, campaign = database.fresh(), make_question()
+    callers = [Caller(url), Caller(url)]
+    token = callers[0].create(campaign, close_at_count=300)["device_token"]
+    reports = [make_reports(campaign, 250) for _ in callers]
+    accepted = [0, 0]
+
+    def send(place):
+        for at in range(0, 250, 25):
+            statuses = callers[place].send(campaign, reports[place][at : at + 25], token=token)
+            assert set(statuses) <= {"accepted", "round_closed"}
+            accepted[place] += statuses.count("accepted")
+
+    threads = [threading.Thread(target=send, args=(place,)) for place in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(accepted) == 300
+    assert min(accepted) > 0
+    found = callers[0].collector.readout.recount(campaign.id, 1)
+    assert (found.agrees, found.tally_reports) == (True, 300)
+    for caller in callers:
+        caller.close()

@@ -7,7 +7,8 @@ import pytest
 from collecting import Caller, make_question, make_reports
 
 from keyveil.collector.store import open_store
-from keyveil.collector.store.memtable import N_SLICES, Memtable
+from keyveil.collector.store.memtable import Memtable
+from keyveil.collector.store.runs import N_SLICES
 from keyveil.collector.store.sqlite import SqliteStore
 from keyveil.errors import StoreError
 
@@ -15,9 +16,9 @@ from keyveil.errors import StoreError
 def test_a_newer_schema_is_refused_in_words(store_url):
     store = open_store(store_url)
     with store.write() as tx:
-        tx._run("update store set value = '4' where name = 'schema'")
+        tx._run("update store set value = '5' where name = 'schema'")
     store.close()
-    with pytest.raises(StoreError, match="schema 4, this keyveil reads schemas 1 to 3"):
+    with pytest.raises(StoreError, match="schema 5, this keyveil reads schemas 1 to 4"):
         open_store(store_url)
 
 
@@ -327,7 +328,7 @@ def test_reports_outside_the_trees_are_found_again_after_a_crash(tmp_path):
         assert caller.send(campaign, reports[start : start + 10], token=token) == ["accepted"] * 10
     with sqlite3.connect(tmp_path / "c.db") as file:
         assert file.execute("select count(*) from memtable_ids").fetchone() == (4,)
-        assert file.execute("select count(*) from ids").fetchone() == (0,)
+        assert file.execute("select count(*) from runs").fetchone() == (0,)
     caller.crash()
     caller = reopened(tmp_path, admin)
     assert caller.send(campaign, reports[5:15], token=token) == ["duplicate"] * 10
@@ -335,27 +336,31 @@ def test_reports_outside_the_trees_are_found_again_after_a_crash(tmp_path):
     assert release == campaign.estimate(campaign.tally(reports)).to_json()
     caller.close()
     with sqlite3.connect(tmp_path / "c.db") as file:
-        assert file.execute("select count(*) from ids").fetchone() == (40,)
+        assert file.execute("select sum(n_ids) from runs").fetchone() == (40,)
         assert file.execute("select count(*) from memtable_ids").fetchone() == (0,)
 
 
-@pytest.mark.parametrize("count", [30, 150])
-def test_ids_move_into_the_tree_slice_by_slice(tmp_path, monkeypatch, count):
+@pytest.mark.parametrize("most", [64, 8])
+def test_ids_move_into_runs_slice_by_slice(tmp_path, monkeypatch, most):
     monkeypatch.setattr("keyveil.collector.store.sqlite._STEP_REPORTS", 1)
+    monkeypatch.setattr("keyveil.collector.store.sqlite._MOST_IDS", most)
     caller = Caller(f"sqlite:///{tmp_path}/c.db")
-    admin, campaign = caller.admin, make_question()
+    admin, campaign, count = caller.admin, make_question(), 300
     token = caller.create(campaign)["device_token"]
-    # Spread over the slices, so that none is crowded.
-    made = enumerate(make_reports(campaign, count))
-    reports = [report[:19] + bytes([(108 * place + 20) % 256]) + report[20:] for place, report in made]
+    reports = make_reports(campaign, count)
     for report in reports:
         assert caller.send(campaign, [report], token=token) == ["accepted"]
-    # Every turn of 64 steps moves what came before it.
+    assert caller.collector.store._memory.memtable.n_ids() <= most + 1
     with sqlite3.connect(tmp_path / "c.db") as file:
-        first, last = file.execute("select min(block), max(block) from memtable_ids").fetchone()
-        assert (first, last) == (max(1, count + 1 - N_SLICES), count)
-        in_tree = {name for (name,) in file.execute("select id from ids")}
-        assert {report[19:35] for report in reports[: first - 1]} < in_tree < {r[19:35] for r in reports}
+        ((in_runs, slices, merges),) = file.execute(
+            "select sum(n_ids), count(distinct slice), max(made) from runs"
+        )
+        assert count - most - 1 <= in_runs < count
+        # Blocks whose ids are all in runs are gone.
+        (first,) = file.execute("select min(block) from memtable_ids").fetchone()
+        assert first > 1
+        assert slices > N_SLICES // 2
+        assert merges >= 2
     assert caller.send(campaign, reports, token=token) == ["duplicate"] * count
     caller.crash()
     caller = reopened(tmp_path, admin)
@@ -364,20 +369,8 @@ def test_ids_move_into_the_tree_slice_by_slice(tmp_path, monkeypatch, count):
     assert (recount["agrees"], recount["tally_reports"]) == (True, count)
     caller.close()
     with sqlite3.connect(tmp_path / "c.db") as file:
-        assert file.execute("select count(*) from ids").fetchone() == (count,)
+        assert file.execute("select sum(n_ids) from runs").fetchone() == (count,)
         assert file.execute("select count(*) from memtable_ids").fetchone() == (0,)
-
-
-def test_ids_that_begin_alike_do_not_pile_up(tmp_path, monkeypatch):
-    monkeypatch.setattr("keyveil.collector.store.sqlite._STEP_REPORTS", 4)
-    caller = Caller(f"sqlite:///{tmp_path}/c.db")
-    campaign = make_question()
-    token = caller.create(campaign)["device_token"]
-    alike = [report[:19] + bytes([255]) + report[20:] for report in make_reports(campaign, 100)]
-    for at in range(0, 100, 2):
-        assert caller.send(campaign, alike[at : at + 2], token=token) == ["accepted"] * 2
-        assert caller.collector.store._memory.memtable.n_ids(N_SLICES - 1) <= 2 * 4 + 4
-    caller.close()
 
 
 def test_ids_that_are_dropped_are_dropped_from_memory_too(tmp_path):
@@ -442,7 +435,7 @@ def test_a_damaged_block_outside_the_trees_stops_its_campaign_alone(tmp_path, ta
     caller.close()
 
 
-def test_a_damaged_tree_of_ids_stops_its_campaign_and_says_so(tmp_path, monkeypatch):
+def test_a_flush_that_meets_damage_stops_its_campaign_and_says_so(tmp_path, monkeypatch):
     caller = Caller(f"sqlite:///{tmp_path}/c.db")
     campaign = make_question()
     token = caller.create(campaign)["device_token"]

@@ -125,14 +125,15 @@ def accepted(round: Round, blocks: Iterable[Block]) -> Iterator[tuple[Block, Int
         yield block, _accepted(round, block, counter, strict=False)[0]
 
 
-def judge(round: Round, block: Block) -> tuple[Tally, dict[int, str]]:
+def judge(round: Round, block: Block, *, decoded: bool = True) -> tuple[Tally, dict[int, str]]:
     """The tally of a block, and the code of every report in it that is not counted, by its place.
 
-    Lengths and headers are taken to be right: whoever asks has looked at them.
+    Lengths and headers are taken to be right: whoever asks has looked at them. Hashed answers need not be
+    decoded: `tally.count.decode` says later what they say.
     """
     counter = TallyCounter(round.mechanism, question=round.question)
     _, refused = _counted(round, block, np.arange(len(block)), counter, strict=False)
-    return counter.tally(), refused
+    return counter.tally() if decoded else counter.undecoded(), refused
 
 
 def _accepted(round: Round, block: Block, counter: TallyCounter, strict: bool) -> tuple[Ints, dict[int, str]]:

@@ -20,6 +20,7 @@ COMMANDS = (
     "campaign",
     "token",
     "backup",
+    "verify",
     "send",
     "tally",
     "estimate",

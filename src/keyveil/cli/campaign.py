@@ -189,14 +189,15 @@ def export(id: str, round: int, out: Path, url: str, token: str | None) -> None:
 @click.argument("round", type=int)
 @server_options
 def recount(id: str, round: int, url: str, token: str | None) -> None:
-    """Count the stored reports of a round again; exit status 1 if the tally disagrees."""
+    """Count the stored reports of a round again; exit status 1 if tally or ids disagree."""
     found = Server(url=url, token=token).ask("POST", f"/v1/campaigns/{id}/rounds/{round}/recount")
     click.echo(
         f"{found['stored_reports']} stored, {found['tally_reports']} in the tally, "
         f"{found['damaged_blocks']} damaged blocks"
     )
-    if found["difference"]:
-        click.echo(found["difference"])
+    for said in (found["ids"], found["difference"]):
+        if said:
+            click.echo(said)
     if not found["agrees"]:
         raise SystemExit(1)
 

@@ -2,7 +2,8 @@
 
 For every campaign in the group, in order: which round is open, which reports can be counted, which ids
 are new. A report that is known by its id is a duplicate, whatever else is wrong with it by now: a device
-whose answer was lost must hear that its report counts.
+whose answer was lost must hear that its report counts. A round that is closed by count takes as many new
+reports as there is room for, in the order in which they came; the others hear that it is closed.
 """
 
 from __future__ import annotations
@@ -116,12 +117,15 @@ def _count(
     rows: Bytes = np.frombuffer(joined, dtype=np.uint8).reshape(-1, length)
     ids = ids_in(joined, length)
     # Most groups hold nothing but new answers: they are counted while they are judged.
-    delta, refused = judge(round, _block(rows))
+    delta, refused = judge(round, _block(rows), decoded=not tx.keeps_told)
     if secret is not None:
         foreign = (row for row, name in enumerate(ids) if not is_issued(secret, name))
         refused = {**dict.fromkeys(foreign, NOT_ISSUED), **refused}
     sound = ids if not refused else [name for row, name in enumerate(ids) if row not in refused]
-    fresh = tx.claim_ids(known.no, round.number, list(dict.fromkeys(sound)))
+    sound = list(dict.fromkeys(sound))
+    limit = known.terms.close_at_count
+    beyond = set() if limit is None else _beyond(tx, known.no, round.number, sound, limit)
+    fresh = tx.claim_ids(known.no, round.number, [name for name in sound if name not in beyond])
     if len(fresh) == len(ids):
         kept = rows
     else:
@@ -138,14 +142,24 @@ def _count(
         for upload, part in fitting:
             for place in part.places:
                 if row not in taken:
-                    known_already = row not in refused or ids[row] in counted
-                    upload.mark((place,), DUPLICATE if known_already else refused[row])
+                    why = refused.get(row) or (ROUND_CLOSED if ids[row] in beyond else DUPLICATE)
+                    upload.mark((place,), DUPLICATE if ids[row] in counted else why)
                 row += 1
-        delta, _ = judge(round, _block(kept))
+        delta, _ = judge(round, _block(kept), decoded=not tx.keeps_told)
     if not len(kept):
-        return []
+        # Whoever filled the round may not have come to closing it.
+        return [Grown(known.id, round.number, 0, limit)] if limit is not None and beyond else []
     n_reports = tx.add_block(known.no, round.number, length, joined, delta)
     return [Grown(known.id, round.number, len(kept), n_reports)]
+
+
+def _beyond(tx: Writing, campaign: int, round: int, ids: list[bytes], limit: int) -> set[bytes]:
+    """Those of the ids that are new and do not fit into a round of so many."""
+    room = limit - tx.lock_count(campaign, round)
+    if len(ids) <= room:
+        return set()
+    old = tx.known_ids(campaign, ids)
+    return set([name for name in ids if name not in old][max(room, 0) :])
 
 
 def _block(rows: Bytes) -> Block:

@@ -163,6 +163,8 @@ class Recount(Message, frozen=True):
     stored_reports: int
     damaged_blocks: int
     agrees: bool
+    ids: str
+    """What is wrong with the ids of the reports, and with those that are known; or empty."""
     difference: str
     """How the round, which counts as it was opened, differs from what this version would open; or empty."""
 

@@ -9,21 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-import numpy as np
-
 from keyveil.collector.core import Core
 from keyveil.collector.messages import Examination, Oddity, Recount
 from keyveil.collector.problems import Problem
 from keyveil.collector.releases import find, intact, make_release, write_frames, write_parquet
 from keyveil.collector.rounds import Known, difference
 from keyveil.collector.store import Block, RoundRow
+from keyveil.collector.store.base import IdSum
 from keyveil.collector.store.outcomes import Finished, pack_outcome, unpack_outcome
+from keyveil.collector.verify import compare_ids, known_sums, payloads, recount
 from keyveil.dashboard.hostile import Reach, reach
 from keyveil.dashboard.results import make_results, pack
 from keyveil.errors import StoreError
 from keyveil.release import Release
-from keyveil.report import HEADER_BYTES
-from keyveil.tally import Counter, Payloads, Tally, count, trace
+from keyveil.tally import Tally, count, trace
 
 T = TypeVar("T")
 # Releases remembered; one is named by how many reports each of its rounds had.
@@ -155,13 +154,12 @@ class ReadOut:
         """Count the stored reports again, and compare with the tally; open the round again, and compare."""
         known = self._core.known(id)
         self._check_kept(known, number)
-        broken: list[Block] = []
+        faults: list[str] = []
         with self._core.store.read() as tx:
             asked = self._core.book.round(tx, known, number)
-            counter = Counter(asked.mechanism, question=asked.question)
-            for block in intact(lambda after: tx.blocks(known.no, number, after=after), broken.append):
-                counter.add(payloads(block))
-            total = counter.tally()
+            row = self._row(tx.rounds(known.no), number)
+            claimed = known_sums(tx, known.no, faults.append).get(number, IdSum())
+            again = recount(tx, self._core.book, known, row, claimed)
             try:
                 tally = self._core.book.tally(tx, known, number)
             except StoreError:
@@ -171,14 +169,19 @@ class ReadOut:
                 before = self._core.book.history(tx, known, earlier)
             except StoreError:
                 before = None
-        for block in broken:
+        for block in again.damaged:
             self._mark_broken(id, number, block)
+        if why := compare_ids(row, again, claimed):
+            faults.append(why)
+        if faults:
+            self._core.mark_damaged(id, f"round {number}: {'; '.join(faults[:3])}")
         return Recount(
             round=number,
             tally_reports=tally.n_reports,
-            stored_reports=total.n_reports,
-            damaged_blocks=len(broken),
-            agrees=total == tally and not broken,
+            stored_reports=again.total.n_reports,
+            damaged_blocks=len(again.damaged),
+            agrees=again.total == tally and not again.damaged and not faults,
+            ids="; ".join(faults[:10]),
             difference="" if before is None else difference(known.campaign, before, asked),
         )
 
@@ -253,10 +256,3 @@ class ReadOut:
             if row.number == number:
                 return row
         raise Problem("unknown-round")
-
-
-def payloads(block: Block) -> Payloads:
-    """The answers in a block, where they lie."""
-    data = np.frombuffer(block.reports, dtype=np.uint8)
-    starts = np.arange(HEADER_BYTES, data.size, block.length, dtype=np.int64)
-    return Payloads(data=data, starts=starts, n_bytes=block.length - HEADER_BYTES)

@@ -24,6 +24,7 @@ from keyveil.mechanisms.base import ISSUED
 from keyveil.release import exact_epsilon
 from keyveil.rounds import Round
 from keyveil.tally import Tally, count
+from keyveil.tally.count import TOLD, decode
 
 # Campaigns remembered at once; the rest are read again when they are asked for.
 _REMEMBERED = 256
@@ -98,6 +99,7 @@ class Book:
     def __init__(self) -> None:
         self._known: dict[str, Known] = {}
         self._rounds: dict[tuple[int, int], Round] = {}
+        self._decoded: dict[tuple[int, int], Tally] = {}
         self._secret: bytes | None = None
         self._lock = threading.Lock()
 
@@ -142,7 +144,14 @@ class Book:
         row = tx.tally(known.no, number)
         if row is None or not row.cells:
             return count(round_.mechanism, [], question=round_.question)
-        return unpack(row.cells, question=round_.question, n_reports=row.n_reports)
+        stored = unpack(row.cells, question=round_.question, n_reports=row.n_reports)
+        if TOLD not in stored.cells:
+            return stored
+        # Hashed answers are decoded when somebody asks, and once: the more reports, the longer it takes.
+        place, held = (known.no, number), self._decoded.get((known.no, number))
+        if held is None or held.n_reports != stored.n_reports:
+            held = self._decoded[place] = decode(round_.mechanism, stored)
+        return held
 
     def history(self, tx: Reading, known: Known, rows: Sequence[RoundRow]) -> History:
         """Rounds and the sums of their reports."""
@@ -164,6 +173,7 @@ class Book:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
                 self._rounds.clear()
+                self._decoded.clear()
             return self._known.setdefault(
                 row.id, Known(no=row.no, campaign=campaign, terms=terms, created_at=row.created_at)
             )

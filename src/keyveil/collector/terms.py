@@ -19,7 +19,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ids: Literal["own", "issued"] = "own"
     """What an older keyveil said here, and the campaign says now. What was stored as issued stays so."""
     close_at_count: Annotated[int, msgspec.Meta(ge=1, le=1 << 53)] | None = None
-    """Close a round once this many reports are in; a group that is written at once may exceed it."""
+    """Close a round once this many reports are in; it never has more."""
     close_after: Annotated[float, msgspec.Meta(gt=0, le=3.2e9)] | None = None
     """Close a round so many seconds after it was opened."""
     drop_reports: bool = False

@@ -117,6 +117,15 @@ class Writer:
             self._metrics.committed(time.perf_counter() - started)
             self._answer(group)
             self._tell(grown)
+            self._after()
+
+    def _after(self) -> None:
+        """A flush that fails is tried again after the next reports."""
+        try:
+            self._store.after_group()
+        except Exception as error:
+            why = str(error) if isinstance(error, StoreError) else type(error).__name__
+            self._log.event("not-flushed", why=why)
 
     def _tell(self, grown: list[Grown]) -> None:
         """A round may be complete; whatever happens then, this thread goes on."""

@@ -45,6 +45,12 @@ _BLOCK = 4096
 # Hashed answers that wait to be counted: 256 MB at most.
 _WAITING = 1 << 24
 
+# Hashed answers are kept as they were told, until somebody asks what they say, if there are at most so many
+# different ones, and at most so many a key. A histogram of 2^18 takes a millisecond to add; at 1,000 keys
+# that is what it takes to decode a hundred reports, and a collector's groups hold thousands.
+_MOST_TOLD, _TOLD_A_KEY = 1 << 18, 512
+TOLD = "told"
+
 Cells = dict[str, Counts]
 
 
@@ -96,6 +102,15 @@ class Counter:
             self._cells = count_answers(self.mechanism, Payloads.of([], self.mechanism.layout.n_bytes)).cells
         return Tally.of(question=self.question, n_reports=self.n_reports, **self._cells)
 
+    def undecoded(self) -> Tally:
+        """The same, but hashed answers may be counted as they were told, in the cell `told`."""
+        if not self._told or self._cells is not None or not _keeps_told(self.mechanism):
+            return self.tally()
+        layout = self.mechanism.layout
+        assert isinstance(layout, Symbol)
+        told = np.bincount(np.concatenate(self._told), minlength=layout.size)
+        return Tally.of(question=self.question, n_reports=self.n_reports, told=told)
+
     def _decode(self) -> None:
         if self._told:
             self._merge(_cells_of_symbols(self.mechanism, np.concatenate(self._told)))
@@ -104,6 +119,26 @@ class Counter:
     def _merge(self, cells: Cells) -> None:
         old = self._cells
         self._cells = cells if old is None else {name: counts + old[name] for name, counts in cells.items()}
+
+
+def decode(mechanism: Mechanism, tally: Tally) -> Tally:
+    """What a tally says of every key, where some answers are counted as they were told."""
+    told = tally.cells.get(TOLD)
+    if told is None:
+        return tally
+    symbols = np.flatnonzero(told)
+    cells = _cells_of_symbols(mechanism, symbols, told[symbols])
+    others = {name: counts for name, counts in tally.cells.items() if name != TOLD}
+    if others:
+        cells = {name: counts + others[name] for name, counts in cells.items()}
+    return Tally.of(question=tally.question, n_reports=tally.n_reports, **cells)
+
+
+def _keeps_told(mechanism: Mechanism) -> bool:
+    hashed = mechanism.oracle if isinstance(mechanism, EncodedOracle) else mechanism
+    n_keys = hashed.n_keys if isinstance(hashed, Bucket) else getattr(hashed, "n_symbols", 0)
+    size = getattr(mechanism.layout, "size", 0)
+    return bool(size <= min(_MOST_TOLD, _TOLD_A_KEY * n_keys))
 
 
 def tally_reports(round: Round, reports: Iterable[bytes]) -> Tally:
@@ -250,14 +285,15 @@ def _is_hashed(mechanism: Mechanism) -> bool:
     return isinstance(oracle, Bucket | Hashed)
 
 
-def _cells_of_symbols(mechanism: Mechanism, symbols: Ints) -> Cells:
+def _cells_of_symbols(mechanism: Mechanism, symbols: Ints, times: Ints | None = None) -> Cells:
     """What answers of (cohort, bucket) say about every key."""
     if isinstance(mechanism, Bucket):
-        plus, minus = signed_supports(mechanism, symbols)
-        return {"plus": plus, "minus": minus, "asked": np.full(mechanism.n_keys, symbols.size)}
+        plus, minus = signed_supports(mechanism, symbols, times)
+        n_reports = symbols.size if times is None else int(times.sum())
+        return {"plus": plus, "minus": minus, "asked": np.full(mechanism.n_keys, n_reports)}
     assert isinstance(mechanism, EncodedOracle)
     assert isinstance(mechanism.oracle, Hashed)
-    return {"support": supports(mechanism.oracle, symbols)}
+    return {"support": supports(mechanism.oracle, symbols, times)}
 
 
 def _all(n_keys: int, bad: Mask) -> Ints:

@@ -23,14 +23,14 @@ _HASH = 15
 _WORTH_A_THREAD = 1 << 24
 
 
-def supports(oracle: Hashed, answers: Counts) -> Counts:
-    """Supports of every symbol, from answers of (cohort, bucket).
+def supports(oracle: Hashed, answers: Counts, times: Counts | None = None) -> Counts:
+    """Supports of every symbol, from answers of (cohort, bucket), each given once or so many times.
 
     >>> olh = Hashed.for_epsilon(1, n_symbols=4, cohorts=2)
     >>> supports(olh, np.array([0, 1, 2, 3])).tolist()
     [1, 1, 1, 1]
     """
-    told = _Told.of(answers, oracle.buckets)
+    told = _Told.of(answers, oracle.buckets, times)
     if is_compiled(_HASH * told.cohorts.size * oracle.n_symbols):
         return _in_threads(told, oracle.n_symbols, oracle.buckets, 0)
     total = np.zeros(oracle.n_symbols, dtype=np.int64)
@@ -41,10 +41,10 @@ def supports(oracle: Hashed, answers: Counts) -> Counts:
     return total
 
 
-def signed_supports(mechanism: Bucket, answers: Counts) -> tuple[Counts, Counts]:
+def signed_supports(mechanism: Bucket, answers: Counts, times: Counts | None = None) -> tuple[Counts, Counts]:
     """Supports of every key's two signs, from answers of (cohort, bucket)."""
     d, g = mechanism.n_keys, mechanism.buckets
-    told = _Told.of(answers, g)
+    told = _Told.of(answers, g, times)
     if is_compiled(_HASH * told.cohorts.size * 2 * d):
         both = _in_threads(told, 2 * d, g, mechanism.tie).reshape(d, 2)
         return both[:, 0], both[:, 1]
@@ -65,8 +65,11 @@ class _Told(NamedTuple):
     times: Counts
 
     @classmethod
-    def of(cls, answers: Counts, buckets: int) -> _Told:
-        cells, times = np.unique(answers, return_counts=True)
+    def of(cls, answers: Counts, buckets: int, times: Counts | None = None) -> _Told:
+        """From all answers, or from those that differ, in order, and how often each was given."""
+        cells = answers
+        if times is None:
+            cells, times = np.unique(answers, return_counts=True)
         cohorts, starts = np.unique(cells // buckets, return_index=True)
         return cls(cohorts, np.append(starts[1:], cells.size)[: cohorts.size], cells % buckets, times)
 

@@ -6,14 +6,16 @@
 
 A report is kept twice: its id, to be known again, and its bytes, inside a block: the reports to one
 round that one transaction accepted, joined. Tallies change in the transaction that stores the block.
-Locks are always taken in one order (rounds, ids, tallies; each by campaign, ids by their bytes), so two
-collectors cannot wait for each other.
+Locks are always taken in one order, so two collectors cannot wait for each other: rounds, by campaign; then
+campaign by campaign its ids, by slice and bytes, and its tally. Of a campaign whose rounds are closed by
+count the tally comes before the ids: whoever claims them must know for how many there is room. A flush waits
+for nobody.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +28,10 @@ from keyveil.tally import Tally
 
 if TYPE_CHECKING:
     from keyveil.collector.store.migrations import Migration
+    from keyveil.collector.store.runs import IdHash, Ids
 
 # What `migrations` brings every older store to.
-SCHEMA = 3
+SCHEMA = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +95,19 @@ class Block:
         return zlib.crc32(self.reports) == self.crc and len(self.reports) % self.length == 0
 
 
+@dataclass(slots=True)
+class IdSum:
+    """How many ids, and the sum of their hashes: the same in any order, and another for other ids."""
+
+    count: int = 0
+    total: int = 0
+
+    def add(self, hash: IdHash, ids: Ids) -> None:
+        """Some more ids."""
+        self.count += len(ids)
+        self.total = (self.total + int(hash.checksums(ids).sum())) % (1 << 64)
+
+
 def ids_in(reports: bytes, length: int) -> list[bytes]:
     """The ids of joined reports."""
     first = HEADER_BYTES - REPORT_ID_BYTES
@@ -140,6 +156,12 @@ class Reading(Protocol):
     def blocks(self, campaign: int, round: int, *, after: int = 0, most: int = 16) -> list[Block]:
         """The next blocks of a round's reports, by number."""
 
+    def id_hash(self) -> IdHash:
+        """What the ids of this store are hashed with."""
+
+    def ids_by_slice(self, campaign: int, damaged: Callable[[str], None]) -> Iterator[list[tuple[int, Ids]]]:
+        """All ids that are known, with their rounds: a list for each slice; equal ids are in one slice."""
+
     def credential(self, id: str) -> Credential | None:
         """The token with this id."""
 
@@ -158,6 +180,9 @@ class Reading(Protocol):
 
 class Writing(Reading, Protocol):
     """What can be changed, all or nothing."""
+
+    keeps_told: bool
+    """Whether tallies may hold hashed answers as they were told."""
 
     def be_alone(self) -> None:
         """Wait until no other transaction that asked for this is under way: for what is done once."""
@@ -185,6 +210,9 @@ class Writing(Reading, Protocol):
 
     def close_round(self, campaign: int, number: int, *, why: str, now: float) -> None:
         """Take no more reports to a round."""
+
+    def lock_count(self, campaign: int, round: int) -> int:
+        """How many reports a round has; nobody else adds to it until the transaction ends."""
 
     def claim_ids(self, campaign: int, round: int, ids: list[bytes]) -> set[bytes]:
         """Those of the ids, all different, that were not known; they are now."""
@@ -237,6 +265,9 @@ class Store(Protocol):
 
     def gather(self) -> AbstractContextManager[Writing]:
         """As `write`, for uploads: all there is to do is claim ids and add blocks."""
+
+    def after_group(self) -> None:
+        """What is left to do once a group is answered: move ids to where they stay."""
 
     def backup(self, path: Path, *, is_cancelled: Callable[[], bool] = lambda: False) -> None:
         """A copy of one moment, while others write; a StoreError soon after it `is_cancelled`."""

@@ -1,22 +1,22 @@
-"""The memtable of the embedded store: what it holds in the order of arrival, and its trees do not yet.
+"""The memtable of the embedded store: what it holds in the order of arrival, and its runs do not yet.
 
-Ids are random, so writing each group's to their tree would touch a page a report, and the more pages
-the larger the tree. A group therefore writes its ids in one place, as they come, and keeps them here, in
-memory. Every few thousand reports one slice of them, those that begin alike, is flushed to the tree: it
-meets few pages, and many ids a page. What a group adds to its tally waits here too. After a crash all of it
-is read again.
+A group writes its ids in one place, as they come, and keeps them here, in memory. Once there are 2^18, the
+next slice of the largest campaign is flushed into a run (`runs`) whenever a slice's worth of others has come;
+what a small campaign has is flushed whole. What a group adds to its tally waits here too. After a crash all
+of it is read again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from keyveil.collector.store.runs import N_SLICES
 from keyveil.tally import Tally
 
 Place = tuple[int, int]
 """A campaign's number and a round's."""
-# The upper six bits of an id's first byte tell its slice.
-N_SLICES, _SHIFT = 64, 2
+SlicesOf = Callable[[list[bytes]], list[int]]
+"""The slices to which ids belong."""
 
 
 class Pending:
@@ -47,56 +47,73 @@ class Memtable:
 
     >>> pending, memtable = Pending(), Memtable()
     >>> pending.claim((1, 1), [bytes(16)])
-    >>> memtable.update(pending)
+    >>> memtable.update(pending, lambda ids: [5] * len(ids))
     >>> memtable.known(1, [bytes(16), bytes([1] * 16)]) == {bytes(16)}
     True
+    >>> memtable.in_slice(1, 5), memtable.n_ids(1)
+    (1, 1)
     """
 
     def __init__(self) -> None:
         self.sums: dict[Place, Tally] = {}
-        self._slices: dict[int, list[dict[bytes, int]]] = {}
+        self._round_of: dict[int, dict[bytes, int]] = {}
+        self._slices: dict[int, list[list[bytes]]] = {}
 
     def known(self, campaign: int, ids: Iterable[bytes]) -> set[bytes]:
         """Those of the ids that are here."""
-        slices = self._slices.get(campaign)
-        return {name for name in ids if name in slices[slice_of(name)]} if slices else set()
+        here = self._round_of.get(campaign)
+        return {name for name in ids if name in here} if here else set()
 
-    def update(self, pending: Pending) -> None:
+    def update(self, pending: Pending, slices_of: SlicesOf) -> None:
         """Add what a transaction has committed."""
         for campaign, round_of in pending.round_of.items():
-            slices = self._slices.setdefault(campaign, [{} for _ in range(N_SLICES)])
-            for name, round_ in round_of.items():
-                slices[slice_of(name)][name] = round_
+            slices = self._slices.setdefault(campaign, [[] for _ in range(N_SLICES)])
+            self._round_of.setdefault(campaign, {}).update(round_of)
+            names = list(round_of)
+            for name, at in zip(names, slices_of(names), strict=True):
+                slices[at].append(name)
         self.sums.update(pending.sums)
 
-    def ids(self, campaign: int, at: int) -> Iterator[tuple[int, list[bytes]]]:
-        """The ids of a slice by round, in the order of the tree."""
-        here = self._slices[campaign][at] if campaign in self._slices else {}
-        for round_ in sorted(set(here.values())):
-            yield round_, sorted(name for name, of in here.items() if of == round_)
+    def ids(self, campaign: int, slices: Iterable[int]) -> Iterator[tuple[int, list[bytes]]]:
+        """The ids of some slices by round."""
+        here, round_of = self._slices.get(campaign), self._round_of.get(campaign, {})
+        names = [name for at in slices for name in here[at]] if here else []
+        by_round: dict[int, list[bytes]] = {}
+        for name in names:
+            by_round.setdefault(round_of[name], []).append(name)
+        yield from sorted(by_round.items())
 
-    def n_ids(self, at: int) -> int:
-        """How many ids a slice holds, of all campaigns."""
-        return sum(len(slices[at]) for slices in self._slices.values())
+    def copied(self, campaign: int) -> list[list[tuple[int, bytes]]]:
+        """The ids of a campaign with their rounds, slice by slice, as they are now."""
+        here, round_of = self._slices.get(campaign), self._round_of.get(campaign, {})
+        return [[(round_of[name], name) for name in names] for names in here] if here else []
 
-    def forget(self, campaign: int, slices: Iterable[int]) -> None:
-        """These slices of a campaign are in the tree now, and its tallies are up to date."""
-        here = self._slices.get(campaign, [])
+    def n_ids(self, campaign: int | None = None) -> int:
+        """How many ids are here, of one campaign or of all."""
+        if campaign is None:
+            return sum(map(len, self._round_of.values()))
+        return len(self._round_of.get(campaign, ()))
+
+    def in_slice(self, campaign: int, at: int) -> int:
+        """How many ids a slice of a campaign holds."""
+        return len(self._slices[campaign][at])
+
+    def forget(self, campaign: int, slices: Sequence[int]) -> None:
+        """These slices of a campaign are in runs now, and its tallies are up to date."""
+        here, round_of = self._slices.get(campaign, []), self._round_of.get(campaign, {})
         for at in slices if here else ():
+            for name in here[at]:
+                del round_of[name]
             here[at].clear()
-        if not any(here):
+        if not round_of:
             self._slices.pop(campaign, None)
+            self._round_of.pop(campaign, None)
         _without(self.sums, campaign)
 
     @property
     def campaigns(self) -> list[int]:
         """The campaigns that have something here."""
-        return sorted({no for no, _ in self.sums}.union(self._slices))
-
-
-def slice_of(name: bytes) -> int:
-    """The slice to which an id belongs."""
-    return name[0] >> _SHIFT
+        return sorted({no for no, _ in self.sums}.union(self._round_of))
 
 
 def _without(sums: dict[Place, Tally], campaign: int) -> None:

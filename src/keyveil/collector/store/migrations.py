@@ -5,6 +5,8 @@
     3   these three are called memtable_ids, memtable_tallies and flushed; rounds have descriptions, with
         their pins, in place of what devices were told; `outcomes` of finished campaigns; campaigns that
         could not be brought over say why
+    4   the tree `ids` is cut into `runs` and `run_pages`, found by a hash with a key of the store's own; the
+        shared store has `recent_ids` for those that are not in runs yet
 
 A store of schema 2 says "1" of itself too: its tables tell. All steps run in the transaction that writes
 the new number, so a store is of one schema or of another, whenever the process dies. What a step does
@@ -14,17 +16,28 @@ never changes: it names tables and columns as they were then.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from keyveil.collector.store.base import SCHEMA, ids_in
 from keyveil.collector.store.descriptions import describe_rounds
+from keyveil.collector.store.run_tables import (
+    RUN_TABLES,
+    SHARED_RUN_TABLES,
+    add_key,
+    flush_sliced,
+    id_hash,
+    load_runs,
+)
+from keyveil.collector.store.runs import Ids, rows_of
 from keyveil.collector.store.sql import SqlTransaction
 from keyveil.errors import StoreError
 
 Step = Callable[[SqlTransaction], None]
 # What no bytes have for a checksum, so that recovery finds the row damaged.
 _NO_CRC = 1
+# Ids of a tree that are read at once, and that become runs together: 128 MB of them.
+_READ, _SORTED = 1 << 16, 1 << 23
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +67,18 @@ def find_migration(tx: SqlTransaction, *, tables: set[str]) -> Migration:
     return Migration(start=2 if said == "1" and "swept" in tables else int(said))
 
 
+def refuse_to_change(tx: SqlTransaction, *, tables: set[str]) -> None:
+    """Refuse what would have to be made or migrated first."""
+    if "store" not in tables:
+        raise StoreError("there is no store here; name the file or the database of a collector")
+    migration = find_migration(tx, tables=tables)
+    if migration.is_needed:
+        raise StoreError(
+            f"the store has schema {migration.start}; start `keyveil serve` on it once, which brings it to "
+            f"schema {migration.end}"
+        )
+
+
 def migrate(tx: SqlTransaction, migration: Migration, steps: Mapping[int, Step]) -> None:
     """Take every step, and write the number of the last."""
     for schema in range(migration.start, migration.end):
@@ -66,6 +91,32 @@ def _add_descriptions(tx: SqlTransaction) -> None:
     tx._run("alter table campaigns add column quarantined text")
     tx._run("alter table rounds rename column told to description")
     tx._run("alter table rounds add column pin text not null default ''")
+
+
+def _cut_into_runs(tx: SqlTransaction) -> None:
+    """Move every id from the tree into runs."""
+    add_key(tx)
+    hash_ = id_hash(tx)
+    for campaign, round_ in tx._all("select campaign, number from rounds order by campaign, number"):
+        runs = load_runs(tx, campaign)
+        for ids in _in_tree(tx, campaign, round_):
+            runs = flush_sliced(tx, runs, campaign, round_, ids, hash_)
+    tx._run("drop table ids")
+
+
+def _in_tree(tx: SqlTransaction, campaign: int, round_: int) -> Iterator[Ids]:
+    """The ids of a round in large parts."""
+    last, waiting, n_waiting = b"", [], 0
+    while rows := tx._all(
+        "select id from ids where campaign = ? and round = ? and id > ? order by id limit ?",
+        (campaign, round_, last, _READ),
+    ):
+        waiting.append(b"".join(bytes(row[0]) for row in rows))
+        last, n_waiting = bytes(rows[-1][0]), n_waiting + len(rows)
+        if n_waiting >= _SORTED:
+            yield rows_of(b"".join(waiting))
+            waiting, n_waiting = [], 0
+    yield rows_of(b"".join(waiting))
 
 
 # --- the embedded store ---
@@ -114,6 +165,30 @@ def _embedded_2_to_3(tx: SqlTransaction) -> None:
     describe_rounds(tx, tables=("tallies", "memtable_tallies"))
 
 
+def _embedded_3_to_4(tx: SqlTransaction) -> None:
+    """The memtable's slices were those of an id's first byte: its ids go into the tree first."""
+    words = {"number": "integer", "blob": "blob", "serial": "integer primary key autoincrement"}
+    for table in RUN_TABLES:
+        tx._run(table.format(**words))
+    damaged = set()
+    flushed_to = {(campaign, at): block for campaign, at, block in tx._all("select * from flushed")}
+    for block, campaign, round_, crc, joined in tx._all("select * from memtable_ids order by block"):
+        if zlib.crc32(joined) != crc:
+            # Recovery finds the row again, and quarantines the campaign.
+            damaged.add(campaign)
+            continue
+        names = (joined[at : at + 16] for at in range(0, len(joined), 16))
+        left = [name for name in names if block > flushed_to.get((campaign, name[0] >> 2), 0)]
+        tx._run_each(
+            "insert or ignore into ids (campaign, id, round) values (?, ?, ?)",
+            [(campaign, name, round_) for name in left],
+        )
+    for campaign in {row[0] for row in tx._all("select distinct campaign from memtable_ids")} - damaged:
+        tx._run("delete from memtable_ids where campaign = ?", (campaign,))
+    tx._run("delete from flushed")
+    _cut_into_runs(tx)
+
+
 # --- the shared store ---
 
 
@@ -130,5 +205,16 @@ def _shared_2_to_3(tx: SqlTransaction) -> None:
     describe_rounds(tx, tables=("tallies",))
 
 
-EMBEDDED: Mapping[int, Step] = {1: _embedded_1_to_2, 2: _embedded_2_to_3}
-SHARED: Mapping[int, Step] = {1: _shared_1_to_2, 2: _shared_2_to_3}
+def _shared_3_to_4(tx: SqlTransaction) -> None:
+    words = {
+        "number": "bigint",
+        "blob": "bytea",
+        "serial": "bigint generated always as identity primary key",
+    }
+    for table in (*RUN_TABLES, *SHARED_RUN_TABLES):
+        tx._run(table.format(**words))
+    _cut_into_runs(tx)
+
+
+EMBEDDED: Mapping[int, Step] = {1: _embedded_1_to_2, 2: _embedded_2_to_3, 3: _embedded_3_to_4}
+SHARED: Mapping[int, Step] = {1: _shared_1_to_2, 2: _shared_2_to_3, 3: _shared_3_to_4}

@@ -49,6 +49,14 @@ class SqlTransaction:
         """How many rows a statement changed."""
         raise NotImplementedError
 
+    def _run_each(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement once for each row of values."""
+        raise NotImplementedError
+
+    def _by_number(self, table: str, columns: str, nos: list[int]) -> list[tuple[Any, ...]]:
+        """The rows of a table that have one of the numbers, by number."""
+        raise NotImplementedError
+
     # --- reading ---
 
     def campaign(self, id: str) -> CampaignRow | None:
@@ -216,10 +224,6 @@ class SqlTransaction:
         self._run(
             "update rounds set dropped_at = ? where campaign = ? and number = ?", (now, campaign, round)
         )
-
-    def drop_ids(self, campaign: int, round: int) -> None:
-        """Forget the ids of a closed round's reports."""
-        self._run("delete from ids where campaign = ? and round = ?", (campaign, round))
 
     def live_tokens(self, ids: Iterable[str]) -> set[str]:
         """Those of the token ids that were not revoked."""

@@ -3,12 +3,14 @@
 Write-ahead log with synchronous = FULL: a commit is on the disk when it returns. Readers see the last
 commit. A lock file keeps a second collector away: two processes would each hold half of the limits,
 and think themselves alone. That there is one process also lets the last ids and tallies stay in memory
-(`memtable`): `memtable_ids` and `memtable_tallies` hold them in the order of arrival until they are flushed.
+(`memtable`): `memtable_ids` and `memtable_tallies` hold them in the order of arrival until they are flushed,
+ids into runs (`runs`), whose filters stay in memory.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import sqlite3
 import threading
@@ -20,9 +22,21 @@ from pathlib import Path
 from typing import Any
 
 from keyveil.collector.store.base import SCHEMA, RoundRow, TallyRow, ids_in
-from keyveil.collector.store.cells import pack, unpack
-from keyveil.collector.store.memtable import N_SLICES, Memtable, Pending, Place, slice_of
-from keyveil.collector.store.migrations import EMBEDDED, Migration, find_migration, migrate
+from keyveil.collector.store.cells import add, pack, unpack
+from keyveil.collector.store.memtable import Memtable, Pending, Place
+from keyveil.collector.store.migrations import EMBEDDED, Migration, find_migration, migrate, refuse_to_change
+from keyveil.collector.store.run_tables import (
+    RUN_TABLES,
+    add_key,
+    drop_runs,
+    flush_ids,
+    flush_sliced,
+    id_hash,
+    ids_by_slice,
+    known_in_runs,
+    load_runs,
+)
+from keyveil.collector.store.runs import N_SLICES, IdHash, Ids, Runs, as_ids, rows_of
 from keyveil.collector.store.sql import TABLES, SqlTransaction
 from keyveil.errors import StoreError
 from keyveil.report import REPORT_ID_BYTES
@@ -32,15 +46,13 @@ from keyveil.tally import Tally
 APPLICATION = 0x6B76636C
 _WORDS = {"number": "integer", "blob": "blob", "real": "real", "serial": "integer primary key autoincrement"}
 _OWN_TABLES = (
-    # Ids arrive at random places; without rows behind them the tree is as small as it can be.
-    """create table ids (campaign integer not null, id blob not null, round integer not null,
-    primary key (campaign, id)) without rowid""",
+    *RUN_TABLES,
     # The ids of a block, joined; and what it adds to its tally.
     """create table memtable_ids (block integer primary key, campaign integer not null,
     round integer not null, crc integer not null, ids blob not null)""",
     """create table memtable_tallies (block integer primary key, campaign integer not null,
     round integer not null, question text not null, n_reports integer not null, cells blob not null)""",
-    # Up to which block the ids of a slice are in the tree.
+    # Up to which block the ids of a slice are in runs.
     """create table flushed (campaign integer not null, slice integer not null, block integer not null,
     primary key (campaign, slice)) without rowid""",
     """create trigger acts_stay before update on acts
@@ -48,27 +60,23 @@ _OWN_TABLES = (
     """create trigger acts_last before delete on acts
     begin select raise(abort, 'acts are never deleted'); end""",
 )
-# ?1 ids, joined in ?2, as a table. One statement for all of them: the interpreter's lock is let go and
-# taken again around every step of a statement, and each time the event loop may be before us.
-_EACH = """with recursive
-each_place (at) as (select 0 union all select at + 1 from each_place where at + 1 < ?1),
-each_id (id) as (select substr(?2, 16 * at + 1, 16) from each_place where ?1 > 0)
-"""
-_CLAIM = f"{_EACH} insert into ids (campaign, id, round) select ?3, id, ?4 from each_id"  # noqa: S608
-_KNOWN = f"{_EACH} select ids.id from each_id join ids on ids.campaign = ?3 and ids.id = each_id.id"  # noqa: S608
 _DELETE_FLUSHED = """delete from memtable_ids where campaign = ?1 and block <=
 (select min(block) from flushed where campaign = ?1 group by campaign having count(*) = ?2)"""
 # Steps of SQLite's machine, a few a row, after which a backup asks whether it is still wanted.
 _LOOK_UP = 100
-# Reports, or groups of them, after which the next slice moves into the tree, and the tallies are brought up
-# to date; a slice that holds more than twice as many ids as it should does not wait for its turn.
+# Reports, or groups of them, after which the tallies are brought up to date, and ids beyond the most that
+# stay in memory move into runs: one slice of 64 at a time, if one campaign has them.
 _STEP_REPORTS, _STEP_GROUPS = 4096, 128
+_MOST_IDS = N_SLICES * 4096
 
 
 @dataclass(slots=True)
 class _Memory:
     """What a process that is alone need not ask the file again: its next `write` starts another."""
 
+    hash: IdHash
+    runs: dict[int, Runs] = field(default_factory=dict)
+    """The runs of campaigns to which reports came."""
     memtable: Memtable = field(default_factory=Memtable)
     quarantined: dict[int, str] = field(default_factory=dict)
     """Campaigns whose part of the memtable cannot be read or flushed, by number; and why."""
@@ -78,20 +86,42 @@ class _Memory:
     """Which tokens are live."""
 
 
-class SqliteTransaction(SqlTransaction):
-    """A transaction on the only connection that writes, or on a reader's own; `pending` is what it adds."""
+class _Tables(SqlTransaction):
+    """Statements on a connection."""
 
-    def __init__(self, connection: sqlite3.Connection, memory: _Memory, sums: Mapping[Place, Tally]) -> None:
-        self._connection, self._memory, self._sums = connection, memory, sums
-        self.pending = Pending()
-        self.flushed: dict[int, Sequence[int]] = {}
-        """The slices of each campaign that memory need not hold when this is committed."""
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
 
     def _all(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         return self._connection.execute(statement, values).fetchall()
 
     def _run(self, statement: str, values: Sequence[Any] = ()) -> int:
         return self._connection.execute(statement, values).rowcount
+
+    def _run_each(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        self._connection.executemany(statement, rows)
+
+    def _by_number(self, table: str, columns: str, nos: list[int]) -> list[tuple[Any, ...]]:
+        # One statement for all of them: the interpreter's lock is let go and taken again around every step of
+        # a statement, and each time the event loop may be before us.
+        question = f"select {columns} from {table} where no in (select value from json_each(?))"  # noqa: S608
+        return self._all(question, (json.dumps(nos),))
+
+
+class SqliteTransaction(_Tables):
+    """A transaction on the only connection that writes, or on a reader's own; `pending` is what it adds."""
+
+    # What a group adds is written by itself, and the sum stays in memory.
+    keeps_told = True
+
+    def __init__(self, connection: sqlite3.Connection, memory: _Memory, sums: Mapping[Place, Tally]) -> None:
+        super().__init__(connection)
+        self._memory, self._sums = memory, sums
+        self.pending = Pending()
+        self.runs: dict[int, Runs] = {}
+        """The runs of campaigns that this transaction has asked for or changed."""
+        self.flushed: dict[int, Sequence[int]] = {}
+        """The slices of each campaign that memory need not hold when this is committed."""
 
     def be_alone(self) -> None:
         """Nobody else writes now."""
@@ -125,6 +155,28 @@ class SqliteTransaction(SqlTransaction):
             return super().tally(campaign, round)
         return TallyRow(n_reports=unflushed.n_reports, cells=pack(unflushed))
 
+    def id_hash(self) -> IdHash:
+        """What the ids of this store are hashed with."""
+        return self._memory.hash
+
+    def ids_by_slice(self, campaign: int, damaged: Callable[[str], None]) -> Iterator[list[tuple[int, Ids]]]:
+        """All ids that are known, with their rounds: a list for each slice; equal ids are in one slice."""
+
+        def recent(at: int) -> list[tuple[int, Ids]]:
+            rows = last[at] if last else []
+            rounds = {round_ for round_, _ in rows}
+            return [(each, as_ids([name for of, name in rows if of == each])) for each in rounds]
+
+        last = self._last_ids(campaign)
+        return ids_by_slice(self, campaign, self._memory.hash, recent, damaged)
+
+    def lock_count(self, campaign: int, round: int) -> int:
+        """How many reports a round has; nobody else writes now."""
+        self._check(campaign)
+        place = campaign, round
+        held = self.pending.sums.get(place) or self._sums.get(place) or super().tally(*place)
+        return 0 if held is None else held.n_reports
+
     def claim_ids(self, campaign: int, round: int, ids: list[bytes]) -> set[bytes]:
         """Those of the ids, all different, that were not known; they are now."""
         fresh = set(ids) - self.known_ids(campaign, ids)
@@ -133,8 +185,15 @@ class SqliteTransaction(SqlTransaction):
 
     def known_ids(self, campaign: int, ids: list[bytes]) -> set[bytes]:
         """Those of the ids that are known."""
-        old = {row[0] for row in self._all(_KNOWN, (len(ids), b"".join(ids), campaign))}
-        return old | self._memory.memtable.known(campaign, ids) | self.pending.known(campaign, ids)
+        last = self._memory.memtable.known(campaign, ids) | self.pending.known(campaign, ids)
+        others = [name for name in ids if name not in last] if last else ids
+        return last | known_in_runs(self, self._runs_of(campaign), others, self._memory.hash)
+
+    def _runs_of(self, campaign: int) -> Runs:
+        # What a transaction has read is remembered when it is committed: it may have changed it before.
+        if campaign not in self.runs:
+            self.runs[campaign] = self._memory.runs.get(campaign) or load_runs(self, campaign)
+        return self.runs[campaign]
 
     def add_block(self, campaign: int, round: int, length: int, reports: bytes, counted: Tally) -> int:
         """Keep reports and add what they say to the round's tally; how many it counts now."""
@@ -156,7 +215,7 @@ class SqliteTransaction(SqlTransaction):
         before = self.pending.sums.get(place) or self._sums.get(place)
         if before is None and (row := super().tally(*place)) is not None:
             before = unpack(row.cells, question=counted.question, n_reports=row.n_reports)
-        after = counted if before is None else before + counted
+        after = counted if before is None else add(before, counted)
         self.pending.sums[place] = after
         return after
 
@@ -165,15 +224,23 @@ class SqliteTransaction(SqlTransaction):
         # Of a quarantined campaign memory holds nothing; what the file holds must wait for its repair.
         if campaign not in self._memory.quarantined:
             self.flush(campaign, range(N_SLICES))
-        super().drop_ids(campaign, round)
+        gone = drop_runs(self, campaign, round)
+        if (runs := self.runs.get(campaign) or self._memory.runs.get(campaign)) is not None:
+            self.runs[campaign] = runs.changed(without=gone)
 
     def flush(self, campaign: int, slices: Sequence[int]) -> None:
-        """Flush slices of a campaign's ids to the tree, and bring its tallies up to date."""
+        """Flush slices of a campaign's ids into runs, and bring its tallies up to date."""
         assert not self.pending.round_of, "what this transaction adds is not in memory yet"
-        memtable = self._memory.memtable
-        for at in slices:
-            for round_, ids in memtable.ids(campaign, at):
-                self._run(_CLAIM, (len(ids), b"".join(ids), campaign, round_))
+        memtable, hash_ = self._memory.memtable, self._memory.hash
+        if len(slices) == N_SLICES:
+            for round_, ids in memtable.ids(campaign, slices):
+                runs = self._runs_of(campaign)
+                self.runs[campaign] = flush_sliced(self, runs, campaign, round_, as_ids(ids), hash_)
+        else:
+            for at in slices:
+                for round_, ids in memtable.ids(campaign, (at,)):
+                    runs = self._runs_of(campaign)
+                    self.runs[campaign] = flush_ids(self, runs, campaign, round_, at, as_ids(ids), hash_)
         for place, tally in memtable.sums.items():
             if place[0] == campaign:
                 self._set_tally(*place, tally)
@@ -184,16 +251,17 @@ class SqliteTransaction(SqlTransaction):
         self._run(_DELETE_FLUSHED, (campaign, N_SLICES))
         self.flushed[campaign] = slices
 
+    def _last_ids(self, campaign: int) -> list[list[tuple[int, bytes]]]:
+        """The ids that were not flushed at this transaction's moment, slice by slice, from their table."""
+        again = SqliteTransaction(self._connection, _Memory(hash=self._memory.hash), {})
+        again.recover_ids()
+        memtable = Memtable()
+        memtable.update(again.pending, lambda ids: self._memory.hash(as_ids(ids)).slices.tolist())
+        return memtable.copied(campaign)
+
     def recover(self) -> None:
         """Find again what a process that ended had in memory."""
-        flushed_to = {(campaign, at): block for campaign, at, block in self._all("select * from flushed")}
-        for block, campaign, round_, crc, joined in self._all("select * from memtable_ids order by block"):
-            if zlib.crc32(joined) != crc:
-                self._memory.quarantined[campaign] = "the ids of the last reports are damaged"
-                continue
-            ids = (joined[at : at + REPORT_ID_BYTES] for at in range(0, len(joined), REPORT_ID_BYTES))
-            left = [name for name in ids if block > flushed_to.get((campaign, slice_of(name)), 0)]
-            self.pending.claim((campaign, round_), left)
+        self.recover_ids()
         tallies = "select campaign, round, question, n_reports, cells from memtable_tallies order by block"
         for campaign, round_, question, n_reports, cells in self._all(tallies):
             try:
@@ -202,6 +270,22 @@ class SqliteTransaction(SqlTransaction):
                 self._memory.quarantined[campaign] = str(error)
         for campaign in self._memory.quarantined:
             self.pending.forget(campaign)
+
+    def recover_ids(self) -> None:
+        """The ids of the memtable; a campaign of which some are damaged is quarantined."""
+        flushed_to = {(campaign, at): block for campaign, at, block in self._all("select * from flushed")}
+        for block, campaign, round_, crc, joined in self._all("select * from memtable_ids order by block"):
+            if zlib.crc32(joined) != crc:
+                self._memory.quarantined[campaign] = "the ids of the last reports are damaged"
+                continue
+            ids = [joined[at : at + REPORT_ID_BYTES] for at in range(0, len(joined), REPORT_ID_BYTES)]
+            slices = self._memory.hash(rows_of(joined)).slices.tolist()
+            left = (
+                name
+                for name, at in zip(ids, slices, strict=True)
+                if block > flushed_to.get((campaign, at), 0)
+            )
+            self.pending.claim((campaign, round_), left)
 
     def _check(self, campaign: int) -> None:
         if campaign in self._memory.quarantined:
@@ -230,7 +314,11 @@ class SqliteStore:
         *,
         backup_first: Path | None = None,
         announce: Callable[[Migration], None] = lambda _: None,
+        read_only: bool = False,
     ) -> None:
+        if read_only and not path.exists():
+            raise StoreError(f"there is no store {path}")
+        self._is_read_only = read_only
         # A link leads to the same file, and to the same lock.
         self._path = path = path.resolve()
         self.migrated: Migration | None = None
@@ -240,17 +328,25 @@ class SqliteStore:
         self._open: list[sqlite3.Connection] = []
         # Held while the disk and the memory change together, and while a reader looks at both.
         self._moment = threading.Lock()
-        self._memory = _Memory()
-        # Whose turn it is, and what came since the last.
-        self._turn = self._reports = self._groups = 0
+        # What came since tallies and ids were last flushed.
+        self._reports = self._groups = 0
+        # The slice of each campaign that was flushed last.
+        self._turns: dict[int, int] = {}
         try:
             with _refusals():
                 self._writer = self._connect()
-                self._prepare()
-                self._migrate(backup_first, announce)
+                if read_only:
+                    tx = _Tables(self._writer)
+                    refuse_to_change(
+                        tx, tables={name for (name,) in tx._all("select name from sqlite_master")}
+                    )
+                else:
+                    self._prepare()
+                    self._migrate(backup_first, announce)
+                self._memory = _Memory(hash=id_hash(_Tables(self._writer)))
             self._recover()
         except BaseException:
-            self.close()
+            self._give_back()
             raise
 
     @contextmanager
@@ -266,61 +362,78 @@ class SqliteStore:
 
     @contextmanager
     def gather(self) -> Iterator[SqliteTransaction]:
-        """As `write`; ids and tallies stay in memory, and now and then some of them move into the trees."""
+        """As `write`; ids and tallies stay in memory, and now and then some of them are flushed."""
         with self._lock:
             is_due = self._reports >= _STEP_REPORTS or self._groups >= _STEP_GROUPS
-            with self._transaction(self._next_slices() if is_due else ()) as tx:
+            with self._transaction(self._due() if is_due else {}) as tx:
                 yield tx
             if is_due:
-                self._turn = (self._turn + 1) % N_SLICES
                 self._reports = self._groups = 0
             self._reports += sum(map(len, tx.pending.round_of.values()))
             self._groups += 1
 
-    def _next_slices(self) -> list[int]:
-        """The slice whose turn it is, and any that is crowded: whoever chooses ids may choose like ones."""
-        crowded = (at for at in range(N_SLICES) if self._memory.memtable.n_ids(at) > 2 * _STEP_REPORTS)
-        return sorted({self._turn, *crowded})
+    def after_group(self) -> None:
+        """Nothing: a group's own transaction flushes."""
+
+    def _due(self) -> dict[int, list[int]]:
+        """The campaigns whose tallies are flushed, each with those of its slices that are."""
+        memtable = self._memory.memtable
+        due: dict[int, list[int]] = {campaign: [] for campaign in memtable.campaigns}
+        left = {campaign: memtable.n_ids(campaign) for campaign in due}
+        while sum(left.values()) > _MOST_IDS:
+            largest = max(left, key=lambda campaign: left[campaign])
+            if left[largest] < _MOST_IDS // 2:
+                due[largest], left[largest] = list(range(N_SLICES)), 0
+            else:
+                at = self._turns[largest] = (self._turns.get(largest, -1) + 1) % N_SLICES
+                due[largest].append(at)
+                left[largest] -= memtable.in_slice(largest, at)
+        return due
 
     def _forget(self) -> None:
         """Tokens and rounds may be others."""
         self._memory = replace(self._memory, rounds={}, tokens={})
 
     @contextmanager
-    def _transaction(self, slices: Sequence[int] = ()) -> Iterator[SqliteTransaction]:
+    def _transaction(self, due: Mapping[int, Sequence[int]] | None = None) -> Iterator[SqliteTransaction]:
         memtable = self._memory.memtable
         with _refusals():
-            self._writer.execute("begin immediate")
+            self._writer.execute("begin" if self._is_read_only else "begin immediate")
             tx = SqliteTransaction(self._writer, self._memory, memtable.sums)
             try:
-                if slices:
-                    self._flush(tx, slices)
+                for campaign, slices in (due or {}).items():
+                    self._flush(tx, campaign, slices)
                 yield tx
                 with self._moment:
                     self._writer.execute("commit")
                     for campaign, flushed in tx.flushed.items():
                         memtable.forget(campaign, flushed)
-                    memtable.update(tx.pending)
+                    memtable.update(tx.pending, self._slices_of)
+                    self._memory.runs |= tx.runs
             except BaseException:
                 # A full disk may have rolled back already.
                 if self._writer.in_transaction:
                     self._writer.execute("rollback")
                 raise
 
-    def _flush(self, tx: SqliteTransaction, slices: Sequence[int]) -> None:
-        for campaign in self._memory.memtable.campaigns:
-            self._writer.execute("savepoint flushing")
-            try:
-                with _refusals():
-                    tx.flush(campaign, slices)
-            except StoreError as error:
-                # A damaged page is a matter of one campaign; a full disk, of all.
-                if not error.damaged:
-                    raise
-                self._writer.execute("rollback to flushing")
-                self._memory.quarantined[campaign] = str(error)
-                tx.flushed[campaign] = range(N_SLICES)
-            self._writer.execute("release flushing")
+    def _slices_of(self, ids: list[bytes]) -> list[int]:
+        slices: list[int] = self._memory.hash(as_ids(ids)).slices.tolist()
+        return slices
+
+    def _flush(self, tx: SqliteTransaction, campaign: int, slices: Sequence[int]) -> None:
+        self._writer.execute("savepoint flushing")
+        try:
+            with _refusals():
+                tx.flush(campaign, slices)
+        except StoreError as error:
+            # A damaged page is a matter of one campaign; a full disk, of all.
+            if not error.damaged:
+                raise
+            self._writer.execute("rollback to flushing")
+            self._memory.quarantined[campaign] = str(error)
+            tx.flushed[campaign] = range(N_SLICES)
+            tx.runs.pop(campaign, None)
+        self._writer.execute("release flushing")
 
     def _recover(self) -> None:
         try:
@@ -367,18 +480,28 @@ class SqliteStore:
 
     def close(self) -> None:
         """Give the file back, with everything in its place."""
-        if self._memory.memtable.campaigns:
+        here = self._memory.memtable.campaigns
+        if here and not self._is_read_only:
             # What cannot be written now is found again at the next start.
-            with suppress(StoreError), self._transaction(range(N_SLICES)):
+            with suppress(StoreError), self._transaction(dict.fromkeys(here, range(N_SLICES))):
                 """Nothing else."""
+        self._give_back()
+
+    def _give_back(self) -> None:
         for connection in self._open:
             connection.close()
         self._open.clear()
         os.close(self._lock_file)
 
     def _connect(self) -> sqlite3.Connection:
+        mode = "ro" if self._is_read_only else "rwc"
         connection = sqlite3.connect(
-            self._path, isolation_level=None, check_same_thread=False, cached_statements=256, timeout=30
+            f"{self._path.as_uri()}?mode={mode}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+            timeout=30,
         )
         self._open.append(connection)
         # A damaged letter must not hide the row it stands in: a damaged campaign shows by its hash.
@@ -394,7 +517,7 @@ class SqliteStore:
             raise StoreError(f"{self._path.name} is a database of another program; choose another file")
         connection.execute("pragma journal_mode = wal")
         connection.execute("pragma synchronous = full")
-        # The tree of ids is written at random places: 64 MiB of it stay in memory.
+        # Pages of runs that are merged, and of large tallies.
         connection.execute("pragma cache_size = -65536")
         # Checkpoints that are short: each holds up the group that sets it off.
         connection.execute("pragma wal_autocheckpoint = 2048")
@@ -403,12 +526,13 @@ class SqliteStore:
             for table in (*TABLES, *_OWN_TABLES):
                 connection.execute(table.format(**_WORDS))
             connection.execute("insert into store values ('schema', ?)", (str(SCHEMA),))
+            add_key(_Tables(connection))
             connection.execute(f"pragma application_id = {APPLICATION}")
             connection.execute("commit")
 
     def _migrate(self, backup_first: Path | None, announce: Callable[[Migration], None]) -> None:
         """Bring the tables to today's schema; nobody else has the file open."""
-        tx = SqliteTransaction(self._writer, self._memory, {})
+        tx = _Tables(self._writer)
         migration = find_migration(tx, tables={name for (name,) in tx._all("select name from sqlite_master")})
         if not migration.is_needed:
             return

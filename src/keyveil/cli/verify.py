@@ -1,0 +1,40 @@
+"""`keyveil verify`: whether a store is whole."""
+
+from __future__ import annotations
+
+import click
+
+from keyveil.cli.console import progress
+from keyveil.errors import StoreError
+
+
+@click.command()
+@click.argument("store")
+def verify(store: str) -> None:
+    """Test every checksum of a STORE, and that reports, ids and tallies agree; nothing is changed.
+
+    STORE is a file, sqlite:///FILE or postgresql://... A file must not be in use: stop its collector, or
+    verify a copy (`keyveil backup`). PostgreSQL is looked at beside running collectors, campaign by campaign.
+    """
+    from keyveil.collector.store import open_store
+    from keyveil.collector.verify import verify as look
+
+    url = store if "://" in store else f"sqlite:///{store}"
+    try:
+        opened = open_store(url, read_only=True)
+    except StoreError as error:
+        raise click.ClickException(str(error)) from None
+    try:
+        with progress("reports and ids", None) as advance:
+            found = look(opened, looked=advance)
+    finally:
+        opened.close()
+    click.echo(
+        f"{found.campaigns:,} campaigns, {found.rounds:,} rounds, {found.blocks:,} blocks of "
+        f"{found.reports:,} reports, {found.ids:,} ids"
+    )
+    for fault in found.faults:
+        click.echo(f"fault: {fault}")
+    if found.faults:
+        raise SystemExit(1)
+    click.echo("every checksum matches; reports, ids and tallies agree")
