@@ -21,6 +21,8 @@ from keyveil.collector.upload import Upload
 TURN = 1 << 18
 # Seconds within which those who sent something small are expected to send again.
 _SOON = 0.1
+# Seconds that a group of large ones alone waits for them: about what an answer and the next request take.
+_A_MOMENT = 0.001
 
 
 class Sender(NamedTuple):
@@ -103,17 +105,31 @@ class FairQueue:
     def take(self, *, most: int, work: int) -> list[Upload]:
         """The next group, waited for: so many uploads, or so much work, at most; none once all is over."""
         with self._changed:
-            while not self._n_pieces and not self._is_over:
-                self._changed.wait()
-            group, now = self._small.take(most, work), time.monotonic()
-            if group:
-                self._small_at, self._small_work = now, sum(upload.work for upload in group)
-            if now - self._small_at < _SOON:
-                work = min(work, max(TURN, self._small_work))
-            group += self._large.take(most, work)
+            while True:
+                while not self._n_pieces and not self._is_over:
+                    self._changed.wait()
+                group = self._next(most, work)
+                # Somebody else may have taken what there was, while this thread waited for small ones.
+                if group or self._is_over:
+                    break
             self._n_pieces -= len(group)
             self._n_uploads -= sum(upload.is_last for upload in group)
             return group
+
+    def _next(self, most: int, work: int) -> list[Upload]:
+        group = self._small.take(most, work)
+        if not group and self._are_small_expected and not self._is_over:
+            self._changed.wait(_A_MOMENT)
+            group = self._small.take(most, work)
+        if group:
+            self._small_at, self._small_work = time.monotonic(), sum(upload.work for upload in group)
+        if self._are_small_expected:
+            work = min(work, max(TURN, self._small_work))
+        return group + self._large.take(most, work)
+
+    @property
+    def _are_small_expected(self) -> bool:
+        return time.monotonic() - self._small_at < _SOON
 
     def end(self) -> None:
         """Nothing more will come: whoever waits for uploads gets what is there, then none."""

@@ -43,7 +43,9 @@ _DRAINED = 1 << 18
 # Seconds after which a sender asks again what the time is.
 _DOUBT = 60.0
 # Bytes that are taken apart on the event loop: frames that are all alike, any others.
-_SHORT_UNIFORM, _SHORT = 1 << 20, 1 << 13
+_SHORT_UNIFORM, _SHORT = 1 << 18, 1 << 13
+# How many times as long as it worked the thread that takes the others apart rests.
+_REST = 4.0
 
 
 class Announced(NamedTuple):
@@ -227,7 +229,7 @@ class Intake:
         if turn is None:
             turn = self._turns[sender] = asyncio.Lock()
         async with turn:
-            return await asyncio.get_running_loop().run_in_executor(self._decoder, _half_of_the_time, read)
+            return await asyncio.get_running_loop().run_in_executor(self._decoder, _now_and_then, read)
 
     def _reserve(self, credential: Credential | None) -> None:
         """One report at least will come."""
@@ -310,13 +312,13 @@ class Intake:
         await _answer(send, problem.status, said, body)
 
 
-def _half_of_the_time(read: Callable[[], Upload]) -> Upload:
-    """Take a body apart, then rest as long: it holds the interpreter's lock, which all need."""
+def _now_and_then(read: Callable[[], Upload]) -> Upload:
+    """Take a body apart, then rest: it holds the interpreter's lock, which all need."""
     started = time.perf_counter()
     try:
         return read()
     finally:
-        time.sleep(time.perf_counter() - started)
+        time.sleep(_REST * (time.perf_counter() - started))
 
 
 def without_frames(problem: Problem) -> Problem:
