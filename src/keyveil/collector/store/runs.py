@@ -15,6 +15,7 @@ slice, page or bits an id has, so nobody can crowd one of them.
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -138,7 +139,7 @@ class Run:
     @property
     def tier(self) -> int:
         """0 if it is small, 2 if it is large."""
-        return sum(self.n_ids >= least for least in _TIERS)
+        return bisect_right(_TIERS, self.n_ids)
 
     @property
     def pages(self) -> range:
@@ -232,8 +233,9 @@ class Runs:
         rows: dict[tuple[int, int, bool], list[Run | None]] = {}
         heights: Counter[tuple[int, int]] = Counter()
         for run in sorted(runs, key=lambda run: run.no):
-            column = run.slice, run.tier
-            layer = run.tier, heights[column], run.slice == ALL
+            tier = run.tier
+            column = run.slice, tier
+            layer = tier, heights[column], run.slice == ALL
             heights[column] += 1
             if run.slice == ALL:
                 rows[layer] = [run] * N_SLICES
