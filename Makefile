@@ -59,6 +59,9 @@ bench: $(VENV)/.dev            ## speed and theory against measurement; DATA=fol
 	$(BIN)/python bench/issued.py
 	$(BIN)/python bench/client.py
 	$(BIN)/python bench/collector.py --overload 60
+	$(BIN)/python bench/attacks.py
+	$(BIN)/python bench/backup.py
+	$(BIN)/python bench/ids.py
 	$(BIN)/python bench/speed.py $(if $(DATA),--data $(DATA))
 	bench/peers.sh .bench-venv
 	$(BIN)/python bench/scale.py
