@@ -255,7 +255,7 @@ def memory(server, path, token, n_requests):
         done = [0]
 
         async def line(place):
-            # An address may bring nothing a hundred times a second: there are many.
+            # An address may bring nothing thirty times a second: there are many.
             address, rng = f"127.0.2.{1 + place}", np.random.default_rng(place)
             reader = writer = None
             while done[0] < total:
@@ -297,7 +297,8 @@ def measure(store, seconds, n_requests):
         chosen = attacks(campaign, path, token, other)
         run = lambda some, time_=seconds: both(server, path, token, frames, some, time_)  # noqa: E731
         run({}, 1.0)
-        found = {"alone": run({}), "attacks": {}}
+        # The machine's other work comes and goes: the middle of three.
+        found = {"alone": sorted((run({}) for _ in range(3)), key=lambda one: one["per_s"])[1], "attacks": {}}
         for name in chosen:
             found["attacks"][name] = one = run({name: chosen[name]})
             show(name, one, found["alone"])

@@ -265,7 +265,7 @@ def test_a_server_in_front_speaks_for_many(server, asked):
         started = time.monotonic()
         for _ in range(400):
             assert line.ask(bad)[0] == 401
-        # Alone, the last two hundred would have waited a tenth of a second and more, each.
+        # Alone, the last three hundred would have waited half a second, each.
         assert time.monotonic() - started < 20
         started = time.monotonic()
         assert line.ask(upload(campaign, token)) == (200, ["accepted"])

@@ -19,10 +19,9 @@ from keyveil.collector.upload import Upload
 
 # What a turn is worth: about 70 reports of 1.5 kB, as `Upload.work` counts them. What is no more is small.
 TURN = 1 << 18
-# Seconds within which those who sent something small are expected to send again.
-_SOON = 0.1
-# Seconds that a group of large ones alone waits for them: about what an answer and the next request take.
-_A_MOMENT = 0.001
+# Seconds within which those who sent something small are expected to send again; and that a group of large
+# ones alone waits for them: about what an answer and the next request take.
+_SOON, _A_MOMENT = 0.1, 0.001
 
 
 class Sender(NamedTuple):
@@ -118,17 +117,18 @@ class FairQueue:
 
     def _next(self, most: int, work: int) -> list[Upload]:
         group = self._small.take(most, work)
-        if not group and self._are_small_expected and not self._is_over:
+        if not group and self.are_small_expected and not self._is_over:
             self._changed.wait(_A_MOMENT)
             group = self._small.take(most, work)
         if group:
             self._small_at, self._small_work = time.monotonic(), sum(upload.work for upload in group)
-        if self._are_small_expected:
+        if self.are_small_expected:
             work = min(work, max(TURN, self._small_work))
         return group + self._large.take(most, work)
 
     @property
-    def _are_small_expected(self) -> bool:
+    def are_small_expected(self) -> bool:
+        """Whether somebody who sends little at a time would wait for what is done now."""
         return time.monotonic() - self._small_at < _SOON
 
     def end(self) -> None:

@@ -229,7 +229,16 @@ class Intake:
         if turn is None:
             turn = self._turns[sender] = asyncio.Lock()
         async with turn:
-            return await asyncio.get_running_loop().run_in_executor(self._decoder, _now_and_then, read)
+            return await asyncio.get_running_loop().run_in_executor(self._decoder, self._considerately, read)
+
+    def _considerately(self, read: Callable[[], Upload]) -> Upload:
+        """Take a body apart, then rest if others wait: it holds the interpreter's lock, which all need."""
+        started = time.perf_counter()
+        try:
+            return read()
+        finally:
+            if self._writer.are_small_expected:
+                time.sleep(_REST * (time.perf_counter() - started))
 
     def _reserve(self, credential: Credential | None) -> None:
         """One report at least will come."""
@@ -310,15 +319,6 @@ class Intake:
         if not length.isdigit() or int(length) > _DRAINED:
             said.append((b"connection", b"close"))
         await _answer(send, problem.status, said, body)
-
-
-def _now_and_then(read: Callable[[], Upload]) -> Upload:
-    """Take a body apart, then rest: it holds the interpreter's lock, which all need."""
-    started = time.perf_counter()
-    try:
-        return read()
-    finally:
-        time.sleep(_REST * (time.perf_counter() - started))
 
 
 def without_frames(problem: Problem) -> Problem:

@@ -106,12 +106,12 @@ class Rates:
 class Bystanders:
     """How long an address that asks again and again, and brings nothing, is not listened to.
 
-    A refusal, or a page for somebody without a token, costs the collector as much as a report. The first
-    hundred a second are free; beyond them each connection that got one waits, up to a quarter of a second.
+    A refusal, or a page for somebody without a token, costs the collector as much as some reports. About
+    thirty a second are free; beyond them each connection that got one waits, up to half a second.
 
     >>> now = [0.0]
     >>> bystanders = Bystanders(clock=lambda: now[0])
-    >>> for _ in range(150):
+    >>> for _ in range(60):
     ...     bystanders.note("10.0.0.1")
     >>> bystanders.pause("10.0.0.1"), bystanders.pause("10.0.0.2")
     (0.05, 0.0)
@@ -133,10 +133,10 @@ class Bystanders:
 
     def pause(self, address: str) -> float:
         """Seconds that an address waits now."""
-        return min(0.25, max(0.0, (self._count(address) - 100) / 1000))
+        # Half of what is noted is forgotten in a second: thirty a second keep the count below fifty.
+        return min(0.5, max(0.0, (self._count(address) - 50) / 200))
 
     def _count(self, address: str) -> float:
-        # Half of them are forgotten in a second.
         now = self._clock()
         count, at = self._counts.get(address, (0.0, now))
         return count * math.pow(0.5, now - at)

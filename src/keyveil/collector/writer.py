@@ -79,6 +79,11 @@ class Writer:
         return len(self._queue) >= self._settings.waiting_uploads
 
     @property
+    def are_small_expected(self) -> bool:
+        """Whether somebody who sends little at a time would wait for what is done now."""
+        return self._queue.are_small_expected
+
+    @property
     def n_waiting(self) -> int:
         """Uploads in the queue."""
         return len(self._queue)
