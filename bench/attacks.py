@@ -3,7 +3,7 @@
     python bench/attacks.py [--seconds S] [--store sqlite|postgresql] [--requests N] [--json FILE]
 
 One collector process. An honest sender in a process of its own sends single reports over sixteen
-connections, first alone, then beside every attack by itself, then beside all of them at once. Attackers
+connections, alone and in turns beside every attack by itself, then beside all of them at once. Attackers
 have addresses of their own on the loopback (127.0.1.x), and the honest sender's token. Each is a closed
 loop: as fast as the collector answers. All share the machine's cores; the attackers' own work, which others
 would pay for, gives way (nice 19).
@@ -295,16 +295,14 @@ def measure(store, seconds, n_requests):
         frames = to_frames(make_reports(campaign, 1))
         server.ask("POST", path, frames, token=token)
         chosen = attacks(campaign, path, token, other)
-        run = lambda some, time_=seconds: both(server, path, token, frames, some, time_)  # noqa: E731
+        run = lambda some, time_: both(server, path, token, frames, some, time_)  # noqa: E731
         run({}, 1.0)
-        # The machine's other work comes and goes: the middle of three.
-        found = {"alone": sorted((run({}) for _ in range(3)), key=lambda one: one["per_s"])[1], "attacks": {}}
+        found = {"attacks": {}}
         for name in chosen:
-            found["attacks"][name] = one = run({name: chosen[name]})
-            show(name, one, found["alone"])
-        found["all at once"] = run(chosen, 3 * seconds)
-        found["alone again"] = run({})
-        show("all at once", found["all at once"], found["alone"])
+            found["attacks"][name] = one = in_turns(run, {name: chosen[name]}, seconds, 1)
+            show(name, one)
+        found["all at once"] = in_turns(run, chosen, seconds, 5)
+        show("all at once", found["all at once"])
         found["memory"] = memory(server, path, token, n_requests)
         print(found["memory"])
         return found
@@ -312,11 +310,27 @@ def measure(store, seconds, n_requests):
         server.stop()
 
 
-def show(name, one, alone):
+def in_turns(run, chosen, seconds, times):
+    """Alone and attacked in turns, because the machine's other work comes and goes; medians."""
+    pairs = [(run({}, seconds), run(chosen, seconds)) for _ in range(times)]
+    middle = lambda numbers: float(np.median(list(numbers)))  # noqa: E731
+    return {
+        "alone_per_s": round(middle(alone["per_s"] for alone, _ in pairs)),
+        "per_s": round(middle(one["per_s"] for _, one in pairs)),
+        "share": round(middle(one["per_s"] / alone["per_s"] for alone, one in pairs), 2),
+        "alone_p99_ms": round(middle(alone["p99_ms"] for alone, _ in pairs), 1),
+        "p99_ms": round(middle(one["p99_ms"] for _, one in pairs), 1),
+        "refused": sum(one["refused"] for _, one in pairs),
+        "asked": {name: sum(one["asked"][name] for _, one in pairs) for name in chosen},
+    }
+
+
+def show(name, one):
     """One line."""
     print(
-        f"{name:34} {one['per_s']:6} a second ({one['per_s'] / alone['per_s']:.2f} of alone)"
-        f"  p99 {one['p99_ms']:6.1f} ms  refused {one['refused']}  asked {sum(one['asked'].values())}",
+        f"{name:34} {one['per_s']:6} a second, {one['share']:.2f} of alone"
+        f"  p99 {one['p99_ms']:6.1f} ms, alone {one['alone_p99_ms']:5.1f}"
+        f"  refused {one['refused']}  asked {sum(one['asked'].values())}",
         flush=True,
     )
 
@@ -324,7 +338,7 @@ def show(name, one, alone):
 def main():
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--store", choices=["sqlite", "postgresql"], action="append")
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--json", type=Path)

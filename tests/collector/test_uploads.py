@@ -8,7 +8,7 @@ import random
 import pytest
 from collecting import NOW, Caller, make_question, make_reports
 
-from keyveil.collector.fair_queue import TURN, FairQueue, Sender
+from keyveil.collector.fair_queue import PIECE, FairQueue, Sender
 from keyveil.collector.limits import Budget
 from keyveil.collector.settings import Settings
 from keyveil.collector.upload import FRAMED, Part, Upload, read_upload
@@ -155,7 +155,7 @@ def test_one_sender_leaves_room_for_others():
 
 def put_all(queue, address, sizes):
     for size in sizes:
-        queue.put(Sender(address, None), *Upload("", None, 0, [], size).pieces(TURN))
+        queue.put(Sender(address, None), *Upload("", None, 0, [], size).pieces(PIECE))
 
 
 def test_senders_take_turns():
@@ -178,7 +178,7 @@ def test_large_uploads_leave_the_small_half_of_the_time():
     """Even where all have one address and one token."""
     queue = FairQueue()
     large = Upload("", None, 16000, [Part(1, 40, bytes(40 * 16000), range(16000))], 40 * 16000)
-    queue.put(Sender("10.0.0.1", None), *large.pieces(TURN))
+    queue.put(Sender("10.0.0.1", None), *large.pieces(PIECE))
     # A group that nobody else wants takes what it can.
     alone = queue.take(most=2048, work=16 << 20)
     assert (16 << 20) <= sum(one.work for one in alone) < (17 << 20)
@@ -186,7 +186,7 @@ def test_large_uploads_leave_the_small_half_of_the_time():
         put_all(queue, "10.0.0.1", [1 << 17] * 4)
         group = queue.take(most=2048, work=16 << 20)
         small = sum(one.work for one in group if one.whole is None)
-        assert (small, sum(one.work for one in group)) <= (4 << 17, (8 << 17) + TURN)
+        assert (small, sum(one.work for one in group)) <= (4 << 17, (8 << 17) + PIECE)
 
 
 def test_a_large_upload_is_answered_as_a_whole(caller):

@@ -19,6 +19,8 @@ from keyveil.collector.upload import Upload
 
 # What a turn is worth: about 70 reports of 1.5 kB, as `Upload.work` counts them. What is no more is small.
 TURN = 1 << 18
+# What a large upload is cut into, and a group has of them at least.
+PIECE = TURN // 2
 # Seconds within which those who sent something small are expected to send again; and that a group of large
 # ones alone waits for them: about what an answer and the next request take.
 _SOON, _A_MOMENT = 0.1, 0.001
@@ -123,7 +125,7 @@ class FairQueue:
         if group:
             self._small_at, self._small_work = time.monotonic(), sum(upload.work for upload in group)
         if self.are_small_expected:
-            work = min(work, max(TURN, self._small_work))
+            work = min(work, max(PIECE, self._small_work))
         return group + self._large.take(most, work)
 
     @property

@@ -79,7 +79,7 @@ class Upload:
 
     def pieces(self, work: int) -> list[Upload]:
         """The upload itself, or pieces of about so much work: only a report is all or nothing."""
-        if self.work <= work:
+        if self.work <= 2 * work:
             return [self]
         most = max(1, work * self.n_reports // self.work)
         pieces = [

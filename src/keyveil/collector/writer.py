@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from keyveil.collector.commit import Grown, commit_group
-from keyveil.collector.fair_queue import TURN, FairQueue, Sender
+from keyveil.collector.fair_queue import PIECE, FairQueue, Sender
 from keyveil.collector.logs import Log
 from keyveil.collector.metrics import Metrics
 from keyveil.collector.problems import Problem
@@ -97,7 +97,7 @@ class Writer:
         assert self._loop is not None
         upload.done = self._loop.create_future() if done is None else done
         waited_for = upload.done
-        pieces = upload.pieces(TURN)
+        pieces = upload.pieces(PIECE)
         if pieces[0] is not upload:
             # The pieces count what they hold, and that is what may still be accepted.
             self._count(upload.campaign, Counter(upload.read or ()) - Counter({"accepted": upload.n_reports}))
