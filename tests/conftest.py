@@ -20,6 +20,17 @@ FAST = (
 )
 
 
+# Seconds for a slow proof that does not say its own: a machine that has other work is no failure.
+_SLOW = 1800
+
+
+def pytest_collection_modifyitems(items):
+    """A slow proof has the time that it needs; the gate's own limit is for tests that hang."""
+    for item in items:
+        if item.get_closest_marker("nightly") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(_SLOW))
+
+
 @pytest.fixture(params=["compiled", "numpy"])
 def way(request, monkeypatch):
     """The test runs compiled and as numpy alone."""
