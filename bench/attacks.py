@@ -19,10 +19,10 @@ import json
 import multiprocessing
 import os
 import sys
-import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
 import numpy as np
@@ -30,6 +30,7 @@ import uvloop
 from collecting import make_question, make_reports
 from serving import Process
 
+from collector import on_stores
 from keyveil.report import to_frames
 
 HONEST = 16
@@ -287,6 +288,7 @@ def memory(server, path, token, n_requests):
 
 def measure(store, seconds, n_requests):
     """All figures of one store."""
+    print(store.partition(":")[0])
     server = Process(store)
     try:
         campaign, elsewhere = make_question(keys=KEYS), make_question(name="elsewhere")
@@ -343,20 +345,7 @@ def main():
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    results = {}
-    for store in asked.store or ["sqlite", "postgresql"]:
-        print(store)
-        if store == "sqlite":
-            with tempfile.TemporaryDirectory() as folder:
-                results[store] = measure(f"sqlite:///{folder}/c.db", asked.seconds, asked.requests)
-        else:
-            from databases import Database, find_programs
-
-            database = Database(find_programs())
-            try:
-                results[store] = measure(database.fresh(), asked.seconds, asked.requests)
-            finally:
-                database.close()
+    results = on_stores(asked.store, lambda url: measure(url, asked.seconds, asked.requests))
     if asked.json:
         asked.json.write_text(json.dumps(results, indent=1) + "\n")
 

@@ -218,6 +218,24 @@ def measure(store, seconds, overload):
     return found
 
 
+def on_stores(stores, measure):
+    """What is measured on a fresh store of each kind, by its name; of both where none is chosen."""
+    results = {}
+    for store in stores or ["sqlite", "postgresql"]:
+        if store == "sqlite":
+            with tempfile.TemporaryDirectory() as folder:
+                results[store] = measure(f"sqlite:///{folder}/c.db")
+        else:
+            from databases import Database, find_programs
+
+            database = Database(find_programs())
+            try:
+                results[store] = measure(database.fresh())
+            finally:
+                database.close()
+    return results
+
+
 def main():
     """Print, and write where asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -227,20 +245,9 @@ def main():
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    results = {}
-    for store in asked.store or ["sqlite", "postgresql"]:
-        if store == "sqlite":
-            with tempfile.TemporaryDirectory() as folder:
-                results[store] = measure(f"sqlite:///{folder}/c.db", asked.seconds, asked.overload)
-        else:
-            from databases import Database, find_programs
-
-            database = Database(find_programs())
-            try:
-                results[store] = measure(database.fresh(), asked.seconds, asked.overload)
-            finally:
-                database.close()
-        print(store, json.dumps(results[store], indent=1))
+    results = on_stores(asked.store, lambda url: measure(url, asked.seconds, asked.overload))
+    for store, found in results.items():
+        print(store, json.dumps(found, indent=1))
     if asked.json:
         asked.json.write_text(json.dumps(results, indent=1) + "\n")
 

@@ -48,7 +48,6 @@ class Clock:
         self._doubted: float | None = None
         """Where the wall clock stands since it jumped, beside the steady one."""
         self._since = 0.0
-        self.jumps = 0
 
     def now(self) -> float:
         """The time; it goes back only where a clock that was set back is believed."""
@@ -78,7 +77,6 @@ class Clock:
             self._offset, self._doubted = offset, None
         elif self._doubted is None or abs(offset - self._doubted) > _TOLERANCE:
             self._doubted, self._since = offset, steady
-            self.jumps += 1
             self._jumped(offset - self._offset)
         elif steady - self._since >= _BELIEVED_AFTER:
             self._offset, self._doubted, self._latest = offset, None, 0.0

@@ -125,7 +125,7 @@ def known_sums(
     sums: dict[int, IdSum] = {}
     hash_ = tx.id_hash()
     for parts in tx.ids_by_slice(campaign, say):
-        together = np.concatenate([np.zeros((0, 16), dtype=np.uint8), *(ids for _, ids in parts)])
+        together = np.concatenate([rows_of(b""), *(ids for _, ids in parts)])
         if repeated := _repeated(together):
             say(f"{repeated} ids are known twice")
         for round_, ids in parts:
