@@ -73,7 +73,7 @@ mutants: $(VENV)/.dev          ## plant faults one at a time; the tests must cat
 	$(BIN)/python scripts/mutants.py
 
 nightly: $(VENV)/.dev mutants  ## the slow proofs
-	$(BIN)/pytest -q -n 2 -m nightly --durations=25
+	$(BIN)/pytest -v -n 2 -m nightly --durations=25
 	$(BIN)/python bench/theory.py
 
 clean:
