@@ -30,12 +30,12 @@ from serving import Process
 
 import collector
 from keyveil.cli.console import progress
-from keyveil.collector.commit import commit_group
-from keyveil.collector.rounds import Book
+from keyveil.collector.campaigns.rounds import Book
 from keyveil.collector.store import open_store
 from keyveil.collector.store.run_tables import id_hash, write_run
 from keyveil.collector.store.runs import N_SLICES, draft
-from keyveil.collector.upload import Part, Upload
+from keyveil.collector.writing.commit import commit_group
+from keyveil.collector.writing.upload import Part, Upload
 from keyveil.report import Envelope
 
 KEYS, BATCH, UPLOADS = 16, 512, 16

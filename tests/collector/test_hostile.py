@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from requests import Request
 from serving import Process
 
-from keyveil.collector.openapi import document
+from keyveil.collector.http.openapi import document
 from keyveil.report import to_frames
 
 NAMES = (

@@ -11,7 +11,7 @@ from serving import Process
 
 from keyveil.cli.app import keyveil
 from keyveil.client import Reporter
-from keyveil.collector.terms import Terms
+from keyveil.collector.campaigns.terms import Terms
 from keyveil.estimate import lever
 from keyveil.report import Envelope, public_word
 

@@ -7,8 +7,8 @@ import pytest
 from collecting import Caller, make_question
 
 from keyveil.client import Reporter
-from keyveil.collector.endpoints import ENDPOINTS
-from keyveil.collector.openapi import document
+from keyveil.collector.http.endpoints import ENDPOINTS
+from keyveil.collector.http.openapi import document
 from keyveil.collector.tokens import Role
 
 OPERATIONS = [

@@ -234,7 +234,7 @@ def test_a_count_that_was_reached_while_closing_failed_closes_later(caller, monk
 def test_one_upload_that_fails_does_not_fail_its_neighbours(caller, monkeypatch):
     from collecting import make_reports
 
-    from keyveil.collector import commit
+    from keyveil.collector.writing import commit
 
     campaign = make_question()
     token = caller.create(campaign)["device_token"]

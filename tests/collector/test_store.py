@@ -48,7 +48,7 @@ def test_the_first_start_makes_one_admin(database):
     url = database.fresh()
     with ThreadPoolExecutor(6) as pool:
         callers = list(pool.map(lambda _: open_store(url), range(6)))
-        from keyveil.collector.service import Collector
+        from keyveil.collector.campaigns.collector import Collector
 
         tokens = list(pool.map(lambda store: Collector(store).access.first_token(), callers))
     assert sum(token is not None for token in tokens) == 1

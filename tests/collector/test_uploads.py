@@ -8,10 +8,10 @@ import random
 import pytest
 from collecting import NOW, Caller, make_question, make_reports
 
-from keyveil.collector.fair_queue import PIECE, FairQueue, Sender
-from keyveil.collector.limits import Budget
+from keyveil.collector.http.limits import Budget
 from keyveil.collector.settings import Settings
-from keyveil.collector.upload import FRAMED, Part, Upload, read_upload
+from keyveil.collector.writing.fair_queue import PIECE, FairQueue, Sender
+from keyveil.collector.writing.upload import FRAMED, Part, Upload, read_upload
 from keyveil.errors import ReportRejected
 from keyveil.report import Envelope, to_frames
 

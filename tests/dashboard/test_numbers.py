@@ -11,7 +11,7 @@ from collecting import make_question
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from keyveil.collector.campaigns import read_campaign
+from keyveil.collector.campaigns.campaigns import read_campaign
 from keyveil.dashboard.assets import HEADERS, answer, assets
 from keyveil.dashboard.hostile import reach
 from keyveil.dashboard.planning import MOST_KEYS, MOST_PAIRS, Question

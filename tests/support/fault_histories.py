@@ -18,16 +18,16 @@ from typing import NamedTuple
 
 from collecting import NOW, make_question
 
+from keyveil.collector.campaigns.collector import Collector
+from keyveil.collector.campaigns.messages import NewCampaign, NewToken
+from keyveil.collector.campaigns.terms import Terms
 from keyveil.collector.clock import Clock
-from keyveil.collector.commit import commit_group
 from keyveil.collector.logs import Log
-from keyveil.collector.messages import NewCampaign, NewToken
-from keyveil.collector.service import Collector
 from keyveil.collector.store import open_store
 from keyveil.collector.store.base import ids_in
-from keyveil.collector.terms import Terms
 from keyveil.collector.tokens import Role, mint
-from keyveil.collector.upload import FRAMED, read_upload
+from keyveil.collector.writing.commit import commit_group
+from keyveil.collector.writing.upload import FRAMED, read_upload
 from keyveil.errors import StoreError
 from keyveil.report import Envelope, to_frames
 

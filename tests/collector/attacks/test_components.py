@@ -38,7 +38,7 @@ def test_uploads_go_on_when_the_log_cannot_be_written(caller, monkeypatch):
     campaign = make_question()
     token = caller.create(campaign)["device_token"]
     monkeypatch.setattr(caller.collector.log, "_out", FullDisk())
-    monkeypatch.setattr("keyveil.collector.writer.commit_group", _failing(times=1))
+    monkeypatch.setattr("keyveil.collector.writing.writer.commit_group", _failing(times=1))
     assert caller.send(campaign, make_reports(campaign, 1), token=token).status >= 500
     assert caller.send(campaign, make_reports(campaign, 1), token=token) == ["accepted"]
     assert caller("GET", "/readyz").status == 200
@@ -56,7 +56,7 @@ def test_a_writer_that_ended_is_seen(caller):
 
 def _failing(times):
     """The commit of groups, which fails in a way that nobody foresaw, for a while."""
-    from keyveil.collector.commit import commit_group
+    from keyveil.collector.writing.commit import commit_group
 
     left = [times]
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from keyveil.campaign import Campaign
-from keyveil.collector.changes import Comparison, compare
-from keyveil.collector.core import Core
-from keyveil.collector.ids import NONCE_BYTES, issue
-from keyveil.collector.messages import (
+from keyveil.collector.campaigns.changes import Comparison, compare
+from keyveil.collector.campaigns.context import Core
+from keyveil.collector.campaigns.ids import NONCE_BYTES, issue
+from keyveil.collector.campaigns.messages import (
     About,
     CampaignCreated,
     CampaignLine,
@@ -21,8 +21,8 @@ from keyveil.collector.messages import (
     Ids,
     NewCampaign,
 )
+from keyveil.collector.campaigns.rounds import Known, open_number
 from keyveil.collector.problems import Problem
-from keyveil.collector.rounds import Known, open_number
 from keyveil.collector.tokens import Role, mint
 from keyveil.errors import KeyveilError, StoreError
 from keyveil.mechanisms.base import ISSUED

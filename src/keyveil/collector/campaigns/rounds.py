@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from keyveil.campaign import Campaign
-from keyveil.collector.ids import campaign_secret
+from keyveil.collector.campaigns.ids import campaign_secret
+from keyveil.collector.campaigns.terms import Terms
 from keyveil.collector.store.base import CampaignRow, Reading, RoundRow
 from keyveil.collector.store.cells import unpack
 from keyveil.collector.store.outcomes import Finished
-from keyveil.collector.terms import Terms
 from keyveil.errors import KeyveilError, StoreError
 from keyveil.mechanisms.base import ISSUED
 from keyveil.release import exact_epsilon

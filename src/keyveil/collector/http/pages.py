@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterable
 from html import escape
 
-from keyveil.collector.endpoints import ENDPOINTS
+from keyveil.collector.http.endpoints import ENDPOINTS
 from keyveil.collector.problems import CATALOGUE, REPORT_CODES
 
 _STYLE = """

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 import keyveil
-from keyveil.collector.endpoints import ENDPOINTS, JSON, Endpoint
-from keyveil.collector.messages import ProblemDocument
+from keyveil.collector.campaigns.messages import ProblemDocument
+from keyveil.collector.http.endpoints import ENDPOINTS, JSON, Endpoint
 from keyveil.collector.problems import CATALOGUE, CONTENT_TYPE
 
 _PARAMETERS: dict[str, dict[str, Any]] = {

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from keyveil.collector import messages as m
-from keyveil.collector.changes import Comparison
-from keyveil.collector.releases import RELEASE_TYPES, REPORT_TYPES
+from keyveil.collector.campaigns import messages as m
+from keyveil.collector.campaigns.changes import Comparison
+from keyveil.collector.campaigns.releases import RELEASE_TYPES, REPORT_TYPES
 from keyveil.collector.tokens import ADMINS, ANALYSTS, DEVICES, MONITORS, OPERATORS, Role
 from keyveil.dashboard.hostile import Reach
 from keyveil.dashboard.planning import Answer, Question

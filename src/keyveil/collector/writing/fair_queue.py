@@ -15,7 +15,7 @@ import time
 from collections import deque
 from typing import NamedTuple
 
-from keyveil.collector.upload import Upload
+from keyveil.collector.writing.upload import Upload
 
 # What a turn is worth: about 70 reports of 1.5 kB, as `Upload.work` counts them. What is no more is small.
 TURN = 1 << 18

@@ -18,14 +18,22 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from keyveil.collector.fair_queue import Sender
-from keyveil.collector.limits import Budget, Rates
+from keyveil.collector.campaigns.collector import Collector
+from keyveil.collector.campaigns.rounds import Known
+from keyveil.collector.http.limits import Budget, Rates
 from keyveil.collector.problems import Problem
-from keyveil.collector.rounds import Known
-from keyveil.collector.service import Collector
 from keyveil.collector.tokens import Credential, Role
-from keyveil.collector.upload import FRAMED, JSON, Upload, expand, expanded_size, read_uniform, read_upload
-from keyveil.collector.writer import Writer
+from keyveil.collector.writing.fair_queue import Sender
+from keyveil.collector.writing.upload import (
+    FRAMED,
+    JSON,
+    Upload,
+    expand,
+    expanded_size,
+    read_uniform,
+    read_upload,
+)
+from keyveil.collector.writing.writer import Writer
 from keyveil.errors import StoreError
 
 T = TypeVar("T")

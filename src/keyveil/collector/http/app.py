@@ -20,19 +20,19 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from keyveil.collector import messages as m
-from keyveil.collector import pages
-from keyveil.collector.commit import Grown
-from keyveil.collector.endpoints import ENDPOINTS, JSON, Endpoint, Scope
-from keyveil.collector.intake import FRUITLESS, Intake, bearer, is_repeated, unavailable
-from keyveil.collector.limits import Connections, Rates
-from keyveil.collector.openapi import document
+from keyveil.collector.campaigns import messages as m
+from keyveil.collector.campaigns.collector import Collector
+from keyveil.collector.campaigns.releases import RELEASE_TYPES, REPORT_TYPES, write_release
+from keyveil.collector.http import pages
+from keyveil.collector.http.endpoints import ENDPOINTS, JSON, Endpoint, Scope
+from keyveil.collector.http.intake import FRUITLESS, Intake, bearer, is_repeated, unavailable
+from keyveil.collector.http.limits import Connections, Rates
+from keyveil.collector.http.openapi import document
 from keyveil.collector.problems import Problem
-from keyveil.collector.releases import RELEASE_TYPES, REPORT_TYPES, write_release
-from keyveil.collector.service import Collector
 from keyveil.collector.strict import convert, parse_json, parse_toml
 from keyveil.collector.tokens import Credential
-from keyveil.collector.writer import Writer
+from keyveil.collector.writing.commit import Grown
+from keyveil.collector.writing.writer import Writer
 from keyveil.dashboard.assets import HEADERS, answer, assets
 from keyveil.dashboard.planning import Question
 from keyveil.dashboard.planning import answer as planned

@@ -10,13 +10,13 @@ Whoever acts is named by the id of their token; every act is logged in the trans
 
 from __future__ import annotations
 
-from keyveil.collector.access import Access
-from keyveil.collector.campaigns import Campaigns
+from keyveil.collector.campaigns.access import Access
+from keyveil.collector.campaigns.campaigns import Campaigns
+from keyveil.collector.campaigns.context import Core
+from keyveil.collector.campaigns.readout import ReadOut
+from keyveil.collector.campaigns.running import Running
 from keyveil.collector.clock import Clock
-from keyveil.collector.core import Core
 from keyveil.collector.logs import Log
-from keyveil.collector.readout import ReadOut
-from keyveil.collector.running import Running
 from keyveil.collector.settings import Settings
 from keyveil.collector.store import Store
 from keyveil.errors import KeyveilError, StoreError

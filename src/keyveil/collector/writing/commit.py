@@ -15,11 +15,11 @@ import numpy as np
 
 from keyveil.batch.partition import Block, judge
 from keyveil.batch.stream import Bytes
-from keyveil.collector.ids import is_issued
+from keyveil.collector.campaigns.ids import is_issued
+from keyveil.collector.campaigns.rounds import Book, Known
 from keyveil.collector.problems import NOT_ISSUED, ROUND_CLOSED, Problem
-from keyveil.collector.rounds import Book, Known
 from keyveil.collector.store.base import Store, Writing, ids_in
-from keyveil.collector.upload import Part, Upload
+from keyveil.collector.writing.upload import Part, Upload
 from keyveil.errors import Refusal
 from keyveil.rounds import Round
 

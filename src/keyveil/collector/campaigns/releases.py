@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from keyveil.campaign import Campaign
+from keyveil.collector.campaigns.rounds import History, what_follows
 from keyveil.collector.problems import Problem
-from keyveil.collector.rounds import History, what_follows
 from keyveil.collector.store.base import Block
 from keyveil.collector.store.outcomes import Finished
 from keyveil.errors import KeyveilError, MechanismError, ProtocolError

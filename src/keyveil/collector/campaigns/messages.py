@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from keyveil.collector.terms import Terms
+from keyveil.collector.campaigns.terms import Terms
 from keyveil.dashboard.precision import Telling
 
 CampaignId = Annotated[

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from keyveil.collector.releases import intact
-from keyveil.collector.rounds import Book, Known
+from keyveil.collector.campaigns.releases import intact
+from keyveil.collector.campaigns.rounds import Book, Known
 from keyveil.collector.store.base import Block, CampaignRow, IdSum, Reading, RoundRow, Store, ids_in
 from keyveil.collector.store.outcomes import unpack_outcome
 from keyveil.collector.store.runs import N_SLICES, IdHash, Ids, as_ids, rows_of

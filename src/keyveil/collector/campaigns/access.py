@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from keyveil.collector.core import NOBODY, Core
-from keyveil.collector.messages import ActList, ActView, NewToken, TokenCreated, TokenList, TokenView
+from keyveil.collector.campaigns.context import NOBODY, Core
+from keyveil.collector.campaigns.messages import (
+    ActList,
+    ActView,
+    NewToken,
+    TokenCreated,
+    TokenList,
+    TokenView,
+)
 from keyveil.collector.problems import Problem
 from keyveil.collector.tokens import BELOW_OPERATOR, Credential, Role, digest, mint, recognise
 from keyveil.errors import StoreError

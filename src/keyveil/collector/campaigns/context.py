@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from keyveil.collector.campaigns.rounds import Book, Known
 from keyveil.collector.clock import Clock
 from keyveil.collector.logs import Log
 from keyveil.collector.metrics import Metrics
 from keyveil.collector.problems import Problem
-from keyveil.collector.rounds import Book, Known
 from keyveil.collector.settings import Settings
 from keyveil.collector.store import Store
 from keyveil.errors import StoreError

@@ -20,7 +20,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from keyveil.collector.intake import (
+from keyveil.collector.http.intake import (
     FRUITLESS,
     FULL,
     JSON_HEADERS,
@@ -29,9 +29,9 @@ from keyveil.collector.intake import (
     statuses,
     without_frames,
 )
-from keyveil.collector.limits import Bystanders, Connections
+from keyveil.collector.http.limits import Bystanders, Connections
 from keyveil.collector.problems import Problem
-from keyveil.collector.upload import Upload
+from keyveil.collector.writing.upload import Upload
 
 _LARGEST = 1 << 16
 # No client of ours sends a tenth of it.

@@ -17,15 +17,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from keyveil.collector.commit import Grown, commit_group
-from keyveil.collector.fair_queue import PIECE, FairQueue, Sender
+from keyveil.collector.campaigns.rounds import Book
 from keyveil.collector.logs import Log
 from keyveil.collector.metrics import Metrics
 from keyveil.collector.problems import Problem
-from keyveil.collector.rounds import Book
 from keyveil.collector.settings import Settings
 from keyveil.collector.store import Store
-from keyveil.collector.upload import Upload
+from keyveil.collector.writing.commit import Grown, commit_group
+from keyveil.collector.writing.fair_queue import PIECE, FairQueue, Sender
+from keyveil.collector.writing.upload import Upload
 from keyveil.errors import StoreError
 
 # Seconds that a store which failed is left alone.

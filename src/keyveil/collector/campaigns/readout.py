@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from keyveil.collector.core import Core
-from keyveil.collector.messages import Examination, Oddity, Recount
+from keyveil.collector.campaigns.context import Core
+from keyveil.collector.campaigns.messages import Examination, Oddity, Recount
+from keyveil.collector.campaigns.releases import find, intact, make_release, write_frames, write_parquet
+from keyveil.collector.campaigns.rounds import Known, difference
+from keyveil.collector.campaigns.verify import compare_ids, known_sums, payloads, recount
 from keyveil.collector.problems import Problem
-from keyveil.collector.releases import find, intact, make_release, write_frames, write_parquet
-from keyveil.collector.rounds import Known, difference
 from keyveil.collector.store import Block, RoundRow
 from keyveil.collector.store.base import IdSum
 from keyveil.collector.store.outcomes import Finished, pack_outcome, unpack_outcome
-from keyveil.collector.verify import compare_ids, known_sums, payloads, recount
 from keyveil.dashboard.hostile import Reach, reach
 from keyveil.dashboard.results import make_results, pack
 from keyveil.errors import StoreError

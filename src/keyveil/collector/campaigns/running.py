@@ -7,14 +7,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from keyveil.collector.commit import Grown
-from keyveil.collector.core import NOBODY, Core
-from keyveil.collector.messages import Progress, RoundClosed, RoundList, RoundView
+from keyveil.collector.campaigns.context import NOBODY, Core
+from keyveil.collector.campaigns.messages import Progress, RoundClosed, RoundList, RoundView
+from keyveil.collector.campaigns.rounds import Known, open_number, what_follows
 from keyveil.collector.problems import Problem
-from keyveil.collector.rounds import Known, open_number, what_follows
 from keyveil.collector.store import Writing
 from keyveil.collector.store.base import OutcomeRow
 from keyveil.collector.store.outcomes import Finished, pack_outcome
+from keyveil.collector.writing.commit import Grown
 from keyveil.dashboard.precision import telling
 from keyveil.errors import KeyveilError, ProtocolError
 from keyveil.numerics import two_sided_z
