@@ -225,7 +225,7 @@ FAULTS = (
     ),
     Fault(
         "a stored round that is believed whatever its hash",
-        "collector/campaigns/rounds.py",
+        "collector/campaigns/cache.py",
         "if (found.campaign, found.number, found.pin) != (known.id, row.number, row.pin):",
         "if (found.campaign, found.number) != (known.id, row.number):",
         ("collector/test_rounds.py", "collector/test_migrations.py", "collector/test_store.py"),

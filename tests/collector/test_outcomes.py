@@ -13,7 +13,7 @@ import pytest
 from collecting import SEVERAL, Caller, answers, make_question
 
 from keyveil.campaign import Campaign
-from keyveil.collector.campaigns.rounds import what_follows
+from keyveil.collector.campaigns.cache import what_follows
 from keyveil.collector.store.base import OutcomeRow
 from keyveil.collector.store.outcomes import pack_outcome, unpack_outcome
 from keyveil.errors import StoreError

@@ -13,7 +13,7 @@ from keyveil.collector.tokens import Role
 
 OPERATIONS = [
     (method.upper(), path, operation)
-    for path, methods in document()["paths"].items()
+    for path, methods in document(ENDPOINTS)["paths"].items()
     for method, operation in methods.items()
 ]
 ROLES = [role.value for role in Role]

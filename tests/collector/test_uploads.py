@@ -11,7 +11,7 @@ from collecting import NOW, Caller, make_question, make_reports
 from keyveil.collector.http.limits import Budget
 from keyveil.collector.settings import Settings
 from keyveil.collector.writing.fair_queue import PIECE, FairQueue, Sender
-from keyveil.collector.writing.upload import FRAMED, Part, Upload, read_upload
+from keyveil.collector.writing.upload import FRAMED, Upload, UploadPart, read_upload
 from keyveil.errors import ReportRejected
 from keyveil.report import Envelope, to_frames
 
@@ -177,7 +177,7 @@ def test_senders_take_turns():
 def test_large_uploads_leave_the_small_half_of_the_time():
     """Even where all have one address and one token."""
     queue = FairQueue()
-    large = Upload("", None, 16000, [Part(1, 40, bytes(40 * 16000), range(16000))], 40 * 16000)
+    large = Upload("", None, 16000, [UploadPart(1, 40, bytes(40 * 16000), range(16000))], 40 * 16000)
     queue.put(Sender("10.0.0.1", None), *large.pieces(PIECE))
     # A group that nobody else wants takes what it can.
     alone = queue.take(most=2048, work=16 << 20)

@@ -265,7 +265,7 @@ class Run:
 
     def _commit(self, uploads) -> None:
         group = [upload for upload, _ in uploads]
-        commit_group(self.collector.store, self.collector.book, group, self.collector.now())
+        commit_group(self.collector.store, self.collector.cache, group, self.collector.now())
 
     def close_round(self, name: str, number: int) -> None:
         campaign = self.history.campaigns[name]

@@ -194,7 +194,7 @@ def test_a_damaged_campaign_harms_no_other(store_url):
     with caller.collector.store.write() as tx:
         tx._run("update campaigns set config = 'x' where id = ?", (campaigns[0].id,))
         tx._run("update rounds set description = 'x' where campaign = 2")
-    caller.collector.book.__init__()
+    caller.collector.cache.__init__()
     now[0] += 61
     caller.collector.running.tick()
     caller.collector.running.tidy()

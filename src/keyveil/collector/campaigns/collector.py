@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from keyveil.collector.campaigns.access import Access
 from keyveil.collector.campaigns.campaigns import Campaigns
-from keyveil.collector.campaigns.context import Core
+from keyveil.collector.campaigns.context import Context
 from keyveil.collector.campaigns.readout import ReadOut
 from keyveil.collector.campaigns.running import Running
 from keyveil.collector.clock import Clock
@@ -22,7 +22,7 @@ from keyveil.collector.store import Store
 from keyveil.errors import KeyveilError, StoreError
 
 
-class Collector(Core):
+class Collector(Context):
     """All that a collector does, over a store."""
 
     def __init__(
@@ -52,9 +52,9 @@ class Collector(Core):
         for row in rows:
             try:
                 with self.store.read() as tx:
-                    known = self.book.campaign(tx, row.id)
+                    known = self.cache.campaign(tx, row.id)
                     assert known is not None
                     for opened in tx.rounds(known.no):
-                        self.book.tally(tx, known, opened.number)
+                        self.cache.tally(tx, known, opened.number)
             except KeyveilError as error:
                 self.mark_damaged(row.id, str(error))

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from keyveil.collector.campaigns.context import Core
+from keyveil.collector.campaigns.cache import StoredCampaign, difference
+from keyveil.collector.campaigns.context import Context
 from keyveil.collector.campaigns.messages import Examination, Oddity, Recount
 from keyveil.collector.campaigns.releases import find, intact, make_release, write_frames, write_parquet
-from keyveil.collector.campaigns.rounds import Known, difference
 from keyveil.collector.campaigns.verify import compare_ids, known_sums, payloads, recount
 from keyveil.collector.problems import Problem
-from keyveil.collector.store import Block, RoundRow
+from keyveil.collector.store import ReportBlock, RoundRow
 from keyveil.collector.store.base import IdSum
 from keyveil.collector.store.outcomes import Finished, pack_outcome, unpack_outcome
 from keyveil.dashboard.hostile import Reach, reach
@@ -33,7 +33,7 @@ _RELEASES = 16
 class _Seen:
     """A campaign, whether more reports may come, and how many each round has."""
 
-    known: Known
+    known: StoredCampaign
     is_open: bool
     counts: tuple[int, ...]
 
@@ -41,18 +41,18 @@ class _Seen:
 class ReadOut:
     """What may be known of a collector's campaigns."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._lock = threading.Lock()
         self._releases: dict[tuple[Any, ...], Release] = {}
         self._results: dict[tuple[Any, ...], bytes] = {}
 
     def tally(self, id: str, number: int) -> Tally:
         """The sum of a round's reports."""
-        known = self._core.known(id)
-        with self._core.store.read() as tx:
+        known = self._context.known(id)
+        with self._context.store.read() as tx:
             self._row(tx.rounds(known.no), number)
-            return self._core.book.tally(tx, known, number)
+            return self._context.cache.tally(tx, known, number)
 
     def release(self, id: str, *, post: str, estimator: str | None) -> tuple[Release, bool]:
         """What the campaign found, and whether more reports may still come.
@@ -74,7 +74,7 @@ class ReadOut:
         name = (id, post, is_open, release.metadata["users"])
         packed = self._results.get(name)
         if packed is None:
-            packed = pack(make_results(self._core.known(id).campaign, release, is_open=is_open))
+            packed = pack(make_results(self._context.known(id).campaign, release, is_open=is_open))
             self._remember(self._results, name, packed)
         return packed
 
@@ -90,8 +90,8 @@ class ReadOut:
 
     def _look(self, id: str) -> _Seen:
         """A campaign that can be read."""
-        known = self._core.known(id)
-        with self._core.store.read() as tx:
+        known = self._context.known(id)
+        with self._context.store.read() as tx:
             rows, row = tx.rounds(known.no), tx.campaign(id)
             assert row is not None
             if known.campaign.has_several_rounds and row.finished_at is None:
@@ -106,21 +106,21 @@ class ReadOut:
         """What was found and stored; else what the tallies say, stored if the campaign is finished."""
         known = seen.known
         is_own = estimator is None or estimator == known.campaign.mechanism
-        with self._core.store.read() as tx:
+        with self._context.store.read() as tx:
             stored = tx.outcome(known.no) if is_own and not seen.is_open else None
             if stored is None:
-                history = self._core.book.history(tx, known, tx.rounds(known.no))
+                history = self._context.cache.history(tx, known, tx.rounds(known.no))
         if stored is None:
             try:
                 found = find(known.campaign, history, estimator=estimator)
             except Problem as problem:
                 if not seen.is_open and is_own:
-                    self._core.log.event("no-outcome", campaign=known.id, why=problem.detail)
+                    self._context.log.event("no-outcome", campaign=known.id, why=problem.detail)
                 raise
             if seen.is_open or not is_own:
                 return found
             # A store that was migrated: from now on the campaign has found what is found here.
-            with self._core.store.write() as tx:
+            with self._context.store.write() as tx:
                 tx.keep_outcome(known.no, pack_outcome(found))
                 stored = tx.outcome(known.no)
             assert stored is not None
@@ -128,10 +128,10 @@ class ReadOut:
 
     def export(self, id: str, number: int, form: str) -> BinaryIO:
         """The reports of a round as a file; refused if a byte of them has changed."""
-        known = self._core.known(id)
+        known = self._context.known(id)
         length = self._check_kept(known, number)
 
-        def damaged(block: Block) -> None:
+        def damaged(block: ReportBlock) -> None:
             raise Problem("campaign-damaged", self._mark_broken(id, number, block))
 
         blocks = intact(lambda after: self._blocks(known, number, after), damaged)
@@ -152,21 +152,21 @@ class ReadOut:
 
     def recount(self, id: str, number: int) -> Recount:
         """Count the stored reports again, and compare with the tally; open the round again, and compare."""
-        known = self._core.known(id)
+        known = self._context.known(id)
         self._check_kept(known, number)
         faults: list[str] = []
-        with self._core.store.read() as tx:
-            asked = self._core.book.round(tx, known, number)
+        with self._context.store.read() as tx:
+            asked = self._context.cache.round(tx, known, number)
             row = self._row(tx.rounds(known.no), number)
             claimed = known_sums(tx, known.no, faults.append).get(number, IdSum())
-            again = recount(tx, self._core.book, known, row, claimed)
+            again = recount(tx, self._context.cache, known, row, claimed)
             try:
-                tally = self._core.book.tally(tx, known, number)
+                tally = self._context.cache.tally(tx, known, number)
             except StoreError:
                 tally = count(asked.mechanism, [], question=asked.question)
             earlier = [row for row in tx.rounds(known.no) if row.number < number]
             try:
-                before = self._core.book.history(tx, known, earlier)
+                before = self._context.cache.history(tx, known, earlier)
             except StoreError:
                 before = None
         for block in again.damaged:
@@ -174,7 +174,7 @@ class ReadOut:
         if why := compare_ids(row, again, claimed):
             faults.append(why)
         if faults:
-            self._core.mark_damaged(id, f"round {number}: {'; '.join(faults[:3])}")
+            self._context.mark_damaged(id, f"round {number}: {'; '.join(faults[:3])}")
         return Recount(
             round=number,
             tally_reports=tally.n_reports,
@@ -189,12 +189,12 @@ class ReadOut:
         """Test whether the stored reports of a round are honest noise."""
         from keyveil.audit.reports import examine
 
-        known = self._core.known(id)
+        known = self._context.known(id)
         self._check_kept(known, number)
-        broken: list[Block] = []
-        with self._core.store.read() as tx:
-            asked = self._core.book.round(tx, known, number)
-            tally = self._core.book.tally(tx, known, number)
+        broken: list[ReportBlock] = []
+        with self._context.store.read() as tx:
+            asked = self._context.cache.round(tx, known, number)
+            tally = self._context.cache.tally(tx, known, number)
             total = trace(asked.mechanism, [], question=asked.question)
             for block in intact(lambda after: tx.blocks(known.no, number, after=after), broken.append):
                 packed = payloads(block)
@@ -224,31 +224,31 @@ class ReadOut:
             damaged_blocks=len(broken),
         )
 
-    def _mark_broken(self, id: str, number: int, block: Block) -> str:
+    def _mark_broken(self, id: str, number: int, block: ReportBlock) -> str:
         """Note a block that is not intact, and say which."""
         why = f"block {block.no} of round {number} is damaged"
-        self._core.mark_damaged(id, why)
+        self._context.mark_damaged(id, why)
         return why
 
     def backup(self, actor: str, *, is_cancelled: Callable[[], bool] = lambda: False) -> BinaryIO:
         """A copy of the embedded store, as a file; nothing is left of one that `is_cancelled`."""
         with tempfile.TemporaryDirectory(prefix="keyveil-") as folder:
             path = Path(folder) / "backup.db"
-            self._core.store.backup(path, is_cancelled=is_cancelled)
+            self._context.store.backup(path, is_cancelled=is_cancelled)
             copy = path.open("rb")
-        with self._core.store.write() as tx:
-            tx.log(at=self._core.now(), token=actor, act="backup-taken")
+        with self._context.store.write() as tx:
+            tx.log(at=self._context.now(), token=actor, act="backup-taken")
         return copy
 
-    def _check_kept(self, known: Known, number: int) -> int:
-        with self._core.store.read() as tx:
+    def _check_kept(self, known: StoredCampaign, number: int) -> int:
+        with self._context.store.read() as tx:
             row = self._row(tx.rounds(known.no), number)
             if row.dropped_at is not None:
                 raise Problem("reports-dropped")
-            return self._core.book.round(tx, known, number).report_bytes
+            return self._context.cache.round(tx, known, number).report_bytes
 
-    def _blocks(self, known: Known, number: int, after: int) -> list[Block]:
-        with self._core.store.read() as tx:
+    def _blocks(self, known: StoredCampaign, number: int, after: int) -> list[ReportBlock]:
+        with self._context.store.read() as tx:
             return tx.blocks(known.no, number, after=after)
 
     def _row(self, rows: list[RoundRow], number: int) -> RoundRow:

@@ -11,9 +11,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from keyveil.campaign import Campaign
-from keyveil.collector.campaigns.rounds import History, what_follows
+from keyveil.collector.campaigns.cache import History, what_follows
 from keyveil.collector.problems import Problem
-from keyveil.collector.store.base import Block
+from keyveil.collector.store.base import ReportBlock
 from keyveil.collector.store.outcomes import Finished
 from keyveil.errors import KeyveilError, MechanismError, ProtocolError
 from keyveil.release import Release, release_found
@@ -88,7 +88,7 @@ def write_release(release: Release, form: str) -> bytes:
     return out.getvalue()
 
 
-def write_frames(out: BinaryIO, blocks: Iterator[Block]) -> None:
+def write_frames(out: BinaryIO, blocks: Iterator[ReportBlock]) -> None:
     """Reports as a stream of frames."""
     for block in blocks:
         rows = np.frombuffer(block.reports, dtype=np.uint8).reshape(-1, block.length)
@@ -99,7 +99,7 @@ def write_frames(out: BinaryIO, blocks: Iterator[Block]) -> None:
 
 
 def write_parquet(
-    out: BinaryIO, campaign: Campaign, round: int, length: int, blocks: Iterator[Block]
+    out: BinaryIO, campaign: Campaign, round: int, length: int, blocks: Iterator[ReportBlock]
 ) -> None:
     """Reports as Parquet."""
     from keyveil.report.parquet import write_reports
@@ -107,7 +107,9 @@ def write_parquet(
     write_reports(out, (block.reports for block in blocks), campaign=campaign.id, round=round, length=length)
 
 
-def intact(read: Callable[[int], list[Block]], on_damage: Callable[[Block], Any]) -> Iterator[Block]:
+def intact(
+    read: Callable[[int], list[ReportBlock]], on_damage: Callable[[ReportBlock], Any]
+) -> Iterator[ReportBlock]:
     """The blocks of a round, page by page; `on_damage` decides what becomes of one that is not intact."""
     after = 0
     while page := read(after):

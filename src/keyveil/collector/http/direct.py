@@ -56,7 +56,7 @@ class Direct(HttpToolsProtocol):
         elif self.parser.get_method() == b"POST" and self._is_usual():
             announced = self.intake.admit_now(self.url, self.headers, origin, most=_LARGEST)
             if announced is not None:
-                self.cycle = Pending(self, announced)
+                self.cycle = PendingUpload(self, announced)
                 return
         super().on_headers_complete()
 
@@ -93,7 +93,7 @@ class Direct(HttpToolsProtocol):
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
             return False
-        return cycle.is_whole if isinstance(cycle, Pending) else not cycle.more_body
+        return cycle.is_whole if isinstance(cycle, PendingUpload) else not cycle.more_body
 
     def abort(self) -> None:
         """Hang up."""
@@ -157,7 +157,7 @@ class Direct(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """A piece of a body."""
-        if isinstance(self.cycle, Pending):
+        if isinstance(self.cycle, PendingUpload):
             self.cycle.add(body)
         else:
             super().on_body(body)
@@ -165,7 +165,7 @@ class Direct(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The end of a body."""
         self._is_in_head = self._ended = True
-        if isinstance(self.cycle, Pending):
+        if isinstance(self.cycle, PendingUpload):
             self.cycle.put()
         else:
             super().on_message_complete()
@@ -176,11 +176,11 @@ class Direct(HttpToolsProtocol):
         self.others.hear(self._address, self)
         super().data_received(data)
         self._look_at_header(len(data))
-        if isinstance(self.cycle, Pending):
+        if isinstance(self.cycle, PendingUpload):
             self.cycle.be_patient()
 
 
-class Pending:
+class PendingUpload:
     """An upload between its header and its answer: to uvicorn a request's cycle, to the writer a future."""
 
     def __init__(self, protocol: Direct, announced: Announced) -> None:
@@ -194,7 +194,7 @@ class Pending:
         self.keep_alive = True
 
     @property
-    def message_event(self) -> Pending:
+    def message_event(self) -> PendingUpload:
         """Who is told by uvicorn that the connection is lost."""
         return self
 

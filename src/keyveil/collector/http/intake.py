@@ -18,8 +18,8 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from keyveil.collector.campaigns.cache import StoredCampaign
 from keyveil.collector.campaigns.collector import Collector
-from keyveil.collector.campaigns.rounds import Known
 from keyveil.collector.http.limits import Budget, Rates
 from keyveil.collector.problems import Problem
 from keyveil.collector.tokens import Credential, Role
@@ -59,7 +59,7 @@ _REST = 4.0
 class Announced(NamedTuple):
     """An upload whose header is in order."""
 
-    known: Known
+    known: StoredCampaign
     credential: Credential | None
     sender: Sender
 
@@ -128,7 +128,7 @@ class Intake:
         said = dict(headers)
         if is_repeated(headers):
             return None
-        known = self._collector.book.find(url[len(_PREFIX) : -len(_SUFFIX)].decode("latin-1"))
+        known = self._collector.cache.find(url[len(_PREFIX) : -len(_SUFFIX)].decode("latin-1"))
         size = said.get(b"content-length", b"")
         if known is None or b"content-encoding" in said or not size.isdigit() or not 0 < int(size) <= most:
             return None
@@ -193,7 +193,7 @@ class Intake:
             raise Problem("bad-request", "reports are sent over HTTP/1.1; leave Upgrade out")
         campaign = scope["path"][len(PREFIX) : -len(SUFFIX)]
         # What was met before is found without leaving this thread.
-        known = self._collector.book.find(campaign)
+        known = self._collector.cache.find(campaign)
         if known is None:
             known = await self._work(self._collector.known, campaign)
         credential = None
@@ -257,7 +257,9 @@ class Intake:
         if credential is not None:
             self._rates.charge(credential, upload.n_reports)
 
-    def _admit(self, known: Known, credential: Credential | None, headers: dict[bytes, bytes]) -> str:
+    def _admit(
+        self, known: StoredCampaign, credential: Credential | None, headers: dict[bytes, bytes]
+    ) -> str:
         """The kind of body that follows, or a refusal before it is read."""
         if credential is not None:
             self._check(credential, known)
@@ -279,7 +281,7 @@ class Intake:
     async def _work(self, call: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call, *args)
 
-    def _named(self, known: Known, credential: Credential | None) -> dict[str, Any]:
+    def _named(self, known: StoredCampaign, credential: Credential | None) -> dict[str, Any]:
         """What an upload is read with."""
         return {
             "tag": known.campaign.tag,
@@ -291,7 +293,7 @@ class Intake:
     def _largest_of(self, kind: str) -> int:
         return self._largest if kind == FRAMED else min(self._largest, self._settings.largest_json)
 
-    def _check(self, credential: Credential, known: Known) -> None:
+    def _check(self, credential: Credential, known: StoredCampaign) -> None:
         if credential.role is not Role.DEVICE:
             raise Problem("forbidden", "reports are sent with a device's token")
         if not credential.covers(known.id):

@@ -33,7 +33,7 @@ class Sender(NamedTuple):
     token: str | None
 
 
-class _Line:
+class _SenderLine:
     __slots__ = ("credit", "uploads")
 
     def __init__(self) -> None:
@@ -41,17 +41,17 @@ class _Line:
         self.credit = 0
 
 
-class _Lines:
+class _SenderLines:
     """A line a sender."""
 
     def __init__(self) -> None:
-        self._lines: dict[Sender, _Line] = {}
+        self._lines: dict[Sender, _SenderLine] = {}
 
     def put(self, sender: Sender, upload: Upload) -> None:
         """Wait behind what the sender has sent before."""
         line = self._lines.get(sender)
         if line is None:
-            line = self._lines[sender] = _Line()
+            line = self._lines[sender] = _SenderLine()
         line.uploads.append(upload)
 
     def take(self, most: int, work: int) -> list[Upload]:
@@ -83,7 +83,7 @@ class FairQueue:
     """
 
     def __init__(self) -> None:
-        self._small, self._large = _Lines(), _Lines()
+        self._small, self._large = _SenderLines(), _SenderLines()
         self._changed = threading.Condition()
         self._n_uploads = self._n_pieces = 0
         self._small_at, self._small_work = -_SOON, 0
