@@ -97,7 +97,7 @@ class Histories(RuleBasedStateMachine):
         if envelope.round == number:
             return "accepted"
         last = 1 if campaign is self.glass else (self.asked.number if isinstance(self.asked, Round) else 3)
-        return "round_closed" if 1 <= envelope.round <= last else "wrong-round"
+        return "round-closed" if 1 <= envelope.round <= last else "wrong-round"
 
     def send(self, campaign, reports, dropped=False):
         statuses = self.caller.send(campaign, reports, token=self.tokens[campaign.id])
@@ -215,7 +215,7 @@ class Histories(RuleBasedStateMachine):
             assert self.caller.collector.readout.tally(self.rounds.id, number) == tally
         view = self.caller("GET", f"/v1/campaigns/{self.rounds.id}").json
         asked = self.asked
-        assert view["round"] == (self.rounds.device_config(asked) if isinstance(asked, Round) else None)
+        assert view["round"] == (asked.fields() if isinstance(asked, Round) else None)
 
 
 @pytest.mark.parametrize(

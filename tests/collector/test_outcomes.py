@@ -222,7 +222,7 @@ def interrupt(caller, campaign, monkeypatch):
     view = caller("GET", f"/v1/campaigns/{campaign.id}").json
     assert (view["state"], view["round"]) == ("open", None)
     assert caller.send(campaign, [*answers(campaign, first, 1), reports[0]], token=token) == [
-        "round_closed",
+        "round-closed",
         "duplicate",
     ]
 
@@ -324,7 +324,7 @@ def test_uploads_to_other_campaigns_go_on_while_a_round_is_followed(caller, monk
     assert caller.send(counted, answers(counted, first, 10), token=tokens[0]) == ["accepted"] * 10
     assert going.wait(10)
     assert caller.send(other, answers(other, other.first_round(), 5), token=tokens[1]) == ["accepted"] * 5
-    assert caller.send(counted, answers(counted, first, 1), token=tokens[0]) == ["round_closed"]
+    assert caller.send(counted, answers(counted, first, 1), token=tokens[0]) == ["round-closed"]
     go.set()
     for _ in range(200):
         if stands(caller, counted)[0] == "finished":

@@ -136,7 +136,7 @@ class Campaigns:
             state=self._context.state(known, row.finished_at),
             uploads=known.terms.uploads,
             ids="issued" if known.issues_ids else "own",
-            round=known.campaign.device_config(asked[0]) if asked else None,
+            round=asked[0].fields() if asked else None,
         )
 
     def list(self, only: str | None) -> CampaignList:

@@ -52,7 +52,10 @@ class CampaignView(Message, frozen=True):
     ids: Literal["own", "issued"]
     """Where the ids of reports come from."""
     round: dict[str, Any] | None
-    """The description of the open round, all that a device needs; null if none is open."""
+    """The open round, which names the campaign by its id; null if none is open.
+
+    With the campaign's text in place of the id it is the description that a device reads.
+    """
 
 
 class CampaignLine(Message, frozen=True):
