@@ -203,7 +203,7 @@ def test_killing_collectors_and_the_database_loses_and_doubles_nothing(database,
     acknowledged, lost, doubled = check(servers[0], senders)
     print(
         f"\n{kills} kills, {of_database} of the database: {acknowledged} acknowledged, {lost} lost, "
-        f"{doubled} doubled, {senders.replays} replayed, {senders.refused} told to wait"
+        f"{doubled} doubled, {senders.replays} replayed, {senders.refused} asked to wait"
     )
     for server in servers:
         server.stop()

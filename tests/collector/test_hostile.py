@@ -101,7 +101,7 @@ def test_malformed_bodies_are_no_fault_and_count_nothing(quick, count):
             assert answer.headers["content-type"] == "application/problem+json"
             assert set(answer.json) == {"type", "title", "status", "code", "detail", "meaning", "remedy"}
     assert quick.collector.readout.tally(campaign.id, 1).n_reports == 5 + accepted
-    assert quick.collector.readout.recount(campaign.id, 1).agrees
+    assert quick.collector.reports.recount(campaign.id, 1).agrees
 
 
 def test_a_body_of_300_mb_is_refused_before_1_mb_is_read(tmp_path):

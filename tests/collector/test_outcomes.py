@@ -13,7 +13,7 @@ import pytest
 from collecting import SEVERAL, Caller, answers, make_question
 
 from keyveil.campaign import Campaign
-from keyveil.collector.campaigns.cache import what_follows
+from keyveil.collector.campaigns.outcomes import what_follows
 from keyveil.collector.store.base import OutcomeRow
 from keyveil.collector.store.outcomes import pack_outcome, unpack_outcome
 from keyveil.errors import StoreError
@@ -109,8 +109,8 @@ def test_a_changed_byte_and_another_format_are_refused():
 def finish(caller, campaign):
     """Drive a campaign to its end."""
     token = caller.create(campaign)["device_token"]
-    while (told := caller("GET", f"/v1/campaigns/{campaign.id}").json["round"]) is not None:
-        asked = campaign.read_round(told)
+    while (opened := caller("GET", f"/v1/campaigns/{campaign.id}").json["round"]) is not None:
+        asked = campaign.read_round(opened)
         assert set(caller.send(campaign, answers(campaign, asked, 60), token=token)) == {"accepted"}
         assert caller.close_round(campaign, asked.number).status == 200
 

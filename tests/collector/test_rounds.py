@@ -57,8 +57,8 @@ def test_exports_of_all_rounds_are_estimated_as_the_collector_did(tmp_path, mech
     token = caller.create(campaign)["device_token"]
     path, files = f"/v1/campaigns/{campaign.id}", [tmp_path / "campaign.json"]
     files[0].write_text(campaign.canonical_json)
-    while (told := caller("GET", path).json["round"]) is not None:
-        asked = campaign.read_round(told)
+    while (opened := caller("GET", path).json["round"]) is not None:
+        asked = campaign.read_round(opened)
         assert caller.send(campaign, answers(campaign, asked, 60), token=token) == ["accepted"] * 60
         assert caller.close_round(campaign, asked.number).status == 200
         # Reports in either form, or the tally: one of the three.
@@ -308,7 +308,7 @@ def test_collectors_that_race_to_the_count_stop_at_it(database):
         thread.join()
     assert sum(accepted) == 300
     assert min(accepted) > 0
-    found = callers[0].collector.readout.recount(campaign.id, 1)
+    found = callers[0].collector.reports.recount(campaign.id, 1)
     assert (found.agrees, found.tally_reports) == (True, 300)
     for caller in callers:
         caller.close()

@@ -177,7 +177,7 @@ def test_a_full_disk_refuses_and_recovers(tmp_path):
     assert caller("GET", f"/v1/campaigns/{campaign.id}").status == 200
     writer.execute("pragma max_page_count = 1000000")
     assert caller.send(campaign, reports, token=token) == ["accepted"] * 3000
-    assert caller.collector.readout.recount(campaign.id, 1).agrees
+    assert caller.collector.reports.recount(campaign.id, 1).agrees
     caller.close()
 
 

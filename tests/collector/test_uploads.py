@@ -26,7 +26,7 @@ def test_reports_are_accepted_once(caller):
     batch = [reports[4], *more, *more]
     assert caller.send(campaign, batch, token=token) == ["duplicate", "accepted", "duplicate"]
     assert caller.collector.readout.tally(campaign.id, 1) == campaign.tally([*reports, *more])
-    assert caller.collector.readout.recount(campaign.id, 1).agrees
+    assert caller.collector.reports.recount(campaign.id, 1).agrees
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_a_token_that_is_revoked_opens_nothing_at_once(caller):
     made = caller.create(campaign)
     token = made["device_token"]
     assert caller.send(campaign, make_reports(campaign, 1), token=token) == ["accepted"]
-    # Another process revokes it: this one still remembers the token, and is told in the transaction.
+    # Another process revokes it: this one still has the token cached, and learns of it in the transaction.
     with caller.collector.store.write() as tx:
         tx.revoke(token.split("-")[1], NOW)
     answer = caller.send(campaign, make_reports(campaign, 1), token=token)
@@ -300,8 +300,8 @@ def test_nothing_that_was_sent_is_logged(caller):
     caller("POST", f"/v1/campaigns/{campaign.id}/reports", b"rubbish-body", token=token)
     caller("GET", "/v1/campaigns", token="kv-0123456789abcdef-" + "x" * 43)
     logged = caller.out.getvalue()
-    for told in (token, caller.admin, token.split("-")[2], "rubbish", "127.0.0.1", "secret-name"):
-        assert told not in logged
+    for secret in (token, caller.admin, token.split("-")[2], "rubbish", "127.0.0.1", "secret-name"):
+        assert secret not in logged
 
 
 def test_a_batch_of_many_kinds_is_one_question(caller):

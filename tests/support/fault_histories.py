@@ -379,7 +379,7 @@ def _check_round(history, collector, known, place, counted) -> Verdict:
     verdict.wrong += [
         f"a report of round {number} was never sent so" for report in reports if report not in sent
     ]
-    recount = collector.readout.recount(known.id, number)
+    recount = collector.reports.recount(known.id, number)
     if not recount.agrees or recount.tally_reports != len(reports):
         verdict.wrong.append(f"the tally of round {number} is not that of its reports")
     return verdict

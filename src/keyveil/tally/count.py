@@ -49,7 +49,7 @@ _WAITING = 1 << 24
 # different ones, and at most so many a key. A histogram of 2^18 takes a millisecond to add; at 1,000 keys
 # that is what it takes to decode a hundred reports, and a collector's groups hold thousands.
 _MOST_TOLD, _TOLD_A_KEY = 1 << 18, 512
-TOLD = "told"
+UNDECODED = "told"
 
 Cells = dict[str, Counts]
 
@@ -123,12 +123,12 @@ class Counter:
 
 def decode(mechanism: Mechanism, tally: Tally) -> Tally:
     """What a tally says of every key, where some answers are counted as they were told."""
-    told = tally.cells.get(TOLD)
+    told = tally.cells.get(UNDECODED)
     if told is None:
         return tally
     symbols = np.flatnonzero(told)
     cells = _cells_of_symbols(mechanism, symbols, told[symbols])
-    others = {name: counts for name, counts in tally.cells.items() if name != TOLD}
+    others = {name: counts for name, counts in tally.cells.items() if name != UNDECODED}
     if others:
         cells = {name: counts + others[name] for name, counts in cells.items()}
     return Tally.of(question=tally.question, n_reports=tally.n_reports, **cells)

@@ -176,7 +176,7 @@ def test_a_backup_under_load_is_a_collector_again(tmp_path):
 
 @pytest.mark.parametrize("name", ["%00", "a%00b", "%00" * 64, "x" * 64, "..%2f..", "0" * 63, "%F0%9F%98%80"])
 def test_an_id_that_is_none_is_an_unknown_campaign(caller, name):
-    """A18: a zero byte in an id was a fault of PostgreSQL's, told as 503."""
+    """A18: a zero byte in an id was a fault of PostgreSQL's, answered with 503."""
     from urllib.parse import unquote
 
     for path in ("", "/about", "/progress"):

@@ -18,13 +18,11 @@ from keyveil.collector.campaigns.ids import campaign_secret
 from keyveil.collector.campaigns.terms import Terms
 from keyveil.collector.store.base import CampaignRow, Reading, RoundRow
 from keyveil.collector.store.cells import unpack
-from keyveil.collector.store.outcomes import Finished
 from keyveil.errors import KeyveilError, StoreError
 from keyveil.mechanisms.base import ISSUED
-from keyveil.release import exact_epsilon
 from keyveil.rounds import Round
 from keyveil.tally import Tally, count
-from keyveil.tally.count import TOLD, decode
+from keyveil.tally.count import UNDECODED, decode
 
 # Campaigns remembered at once; the rest are read again when they are asked for.
 _REMEMBERED = 256
@@ -68,34 +66,6 @@ class RoundGrowth:
 
 History = Sequence[tuple[Round, Tally]]
 """The rounds so far as they were opened, each with the sum of its reports."""
-
-
-def what_follows(campaign: Campaign, history: History) -> Round | Finished:
-    """The round that follows the last, or what the campaign found, by the version that opened its rounds.
-
-    This estimates, which may take seconds: never inside a transaction.
-    """
-    protocol = campaign.protocol(history[0][0].protocol)
-    follows = protocol.next(history)
-    if isinstance(follows, Round):
-        return follows
-    return Finished(outcome=follows, epsilon_exact=exact_epsilon(protocol))
-
-
-def difference(campaign: Campaign, before: History, round: Round) -> str:
-    """How a round that was opened differs from what this version makes of the rounds before it, if it does.
-
-    An audit: whatever it says, the round is the one that was opened.
-    """
-    try:
-        protocol = campaign.protocol(round.protocol)
-        other = protocol.next(before) if before else protocol.start(campaign.id)
-    except KeyveilError as error:
-        return f"this keyveil would not open round {round.number}: {error}"
-    if other == round:
-        return ""
-    would = f"as {other.pin[:12]}" if isinstance(other, Round) else "no more"
-    return f"round {round.number} was opened as {round.pin[:12]}, this keyveil would open it {would}"
 
 
 def open_number(rows: list[RoundRow]) -> int | None:
@@ -155,7 +125,7 @@ class CampaignCache:
         if row is None or not row.cells:
             return count(round_.mechanism, [], question=round_.question)
         stored = unpack(row.cells, question=round_.question, n_reports=row.n_reports)
-        if TOLD not in stored.cells:
+        if UNDECODED not in stored.cells:
             return stored
         # Hashed answers are decoded when somebody asks, and once: the more reports, the longer it takes.
         place, held = (known.no, number), self._decoded.get((known.no, number))

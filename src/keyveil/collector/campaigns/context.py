@@ -11,7 +11,7 @@ from keyveil.collector.logs import Log
 from keyveil.collector.metrics import Metrics
 from keyveil.collector.problems import Problem
 from keyveil.collector.settings import Settings
-from keyveil.collector.store import Store
+from keyveil.collector.store import RoundRow, Store
 from keyveil.errors import StoreError
 
 # Who acts where no token does: the clock, or the count of reports.
@@ -78,3 +78,11 @@ class Context:
         if campaign not in self.damaged:
             self.log.event("damaged", campaign=campaign, why=why)
         self.damaged[campaign] = why
+
+
+def find_round(rows: list[RoundRow], number: int) -> RoundRow:
+    """The round with this number, or a refusal."""
+    for row in rows:
+        if row.number == number:
+            return row
+    raise Problem("unknown-round")

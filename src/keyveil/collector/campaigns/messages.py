@@ -1,4 +1,4 @@
-"""What the collector says and is told, as types; the OpenAPI document is made from them."""
+"""The bodies of requests and answers, as types; the OpenAPI document is made from them."""
 
 from __future__ import annotations
 

@@ -1,258 +1,95 @@
-"""What is read out: tallies, releases, the reports themselves; recounts and tests of the noise."""
+"""What is read out of a campaign: tallies, the release, and the results that the dashboard draws."""
 
 from __future__ import annotations
 
-import tempfile
+import io
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from dataclasses import replace
 
-from keyveil.collector.campaigns.cache import StoredCampaign, difference
-from keyveil.collector.campaigns.context import Context
-from keyveil.collector.campaigns.messages import Examination, Oddity, Recount
-from keyveil.collector.campaigns.releases import find, intact, make_release, write_frames, write_parquet
-from keyveil.collector.campaigns.verify import compare_ids, known_sums, payloads, recount
+from keyveil.collector.campaigns.context import Context, find_round
+from keyveil.collector.campaigns.outcomes import FoundOutcome, Outcomes, OutcomeVersion
 from keyveil.collector.problems import Problem
-from keyveil.collector.store import ReportBlock, RoundRow
-from keyveil.collector.store.base import IdSum
-from keyveil.collector.store.outcomes import Finished, pack_outcome, unpack_outcome
 from keyveil.dashboard.hostile import Reach, reach
 from keyveil.dashboard.results import make_results, pack
-from keyveil.errors import StoreError
-from keyveil.release import Release
-from keyveil.tally import Tally, count, trace
+from keyveil.errors import MechanismError
+from keyveil.release import Release, release_found
+from keyveil.tally import Tally
 
-T = TypeVar("T")
-# Releases remembered; one is named by how many reports each of its rounds had.
-_RELEASES = 16
+# Packed results in the cache.
+_MOST_CACHED = 16
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    """A campaign, whether more reports may come, and how many each round has."""
-
-    known: StoredCampaign
-    is_open: bool
-    counts: tuple[int, ...]
+RELEASE_TYPES = {
+    "json": "application/json",
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+    "arrow": "application/vnd.apache.arrow.file",
+}
 
 
 class ReadOut:
     """What may be known of a collector's campaigns."""
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, context: Context, outcomes: Outcomes) -> None:
+        self._context, self._outcomes = context, outcomes
         self._lock = threading.Lock()
-        self._releases: dict[tuple[Any, ...], Release] = {}
-        self._results: dict[tuple[Any, ...], bytes] = {}
+        self._packed: dict[tuple[OutcomeVersion, str], bytes] = {}
 
     def tally(self, id: str, number: int) -> Tally:
         """The sum of a round's reports."""
         known = self._context.known(id)
         with self._context.store.read() as tx:
-            self._row(tx.rounds(known.no), number)
+            find_round(tx.rounds(known.no), number)
             return self._context.cache.tally(tx, known, number)
 
     def release(self, id: str, *, post: str, estimator: str | None) -> tuple[Release, bool]:
-        """What the campaign found, and whether more reports may still come.
-
-        A campaign of one round may be read at any time: reports are noised, so looking costs nothing.
-        """
-        seen = self._look(id)
-        name = (id, post, estimator, seen.is_open, *seen.counts)
-        made = self._releases.get(name)
-        if made is None:
-            found = self._find(seen, estimator)
-            made = make_release(seen.known.campaign, found, post=post, estimator=estimator)
-            self._remember(self._releases, name, made)
-        return made, seen.is_open
+        """What the campaign found, and whether more reports may still come."""
+        found = self._outcomes.get(id, estimator=estimator)
+        return _make_release(found, post), found.version.is_open
 
     def results(self, id: str, *, post: str) -> bytes:
         """The release as the dashboard shows it, packed."""
-        release, is_open = self.release(id, post=post, estimator=None)
-        name = (id, post, is_open, release.metadata["users"])
-        packed = self._results.get(name)
+        found = self._outcomes.get(id)
+        name = (found.version, post)
+        packed = self._packed.get(name)
         if packed is None:
-            packed = pack(make_results(self._context.known(id).campaign, release, is_open=is_open))
-            self._remember(self._results, name, packed)
+            release, is_open = _make_release(found, post), found.version.is_open
+            packed = pack(make_results(found.campaign, release, is_open=is_open))
+            with self._lock:
+                while len(self._packed) >= _MOST_CACHED:
+                    del self._packed[next(iter(self._packed))]
+                self._packed[name] = packed
         return packed
-
-    def _remember(self, kept: dict[tuple[Any, ...], T], name: tuple[Any, ...], made: T) -> None:
-        with self._lock:
-            while len(kept) >= _RELEASES:
-                del kept[next(iter(kept))]
-            kept[name] = made
 
     def reach(self, id: str, share: float) -> Reach:
         """What this share of devices, lying, could make of the campaign's most frequent keys."""
-        return reach(self.release(id, post="none", estimator=None)[0], share)
+        return reach(_make_release(self._outcomes.get(id), "none"), share)
 
-    def _look(self, id: str) -> _Seen:
-        """A campaign that can be read."""
-        known = self._context.known(id)
-        with self._context.store.read() as tx:
-            rows, row = tx.rounds(known.no), tx.campaign(id)
-            assert row is not None
-            if known.campaign.has_several_rounds and row.finished_at is None:
-                is_between = rows[-1].closed_at is not None
-                still = "being followed up" if is_between else "still to be closed"
-                raise Problem("rounds-left", f"round {rows[-1].number} is {still}")
-            sums = [tx.tally(known.no, each.number) for each in rows]
-        counts = tuple(0 if each is None else each.n_reports for each in sums)
-        return _Seen(known=known, is_open=row.finished_at is None, counts=counts)
 
-    def _find(self, seen: _Seen, estimator: str | None) -> Finished:
-        """What was found and stored; else what the tallies say, stored if the campaign is finished."""
-        known = seen.known
-        is_own = estimator is None or estimator == known.campaign.mechanism
-        with self._context.store.read() as tx:
-            stored = tx.outcome(known.no) if is_own and not seen.is_open else None
-            if stored is None:
-                history = self._context.cache.history(tx, known, tx.rounds(known.no))
-        if stored is None:
-            try:
-                found = find(known.campaign, history, estimator=estimator)
-            except Problem as problem:
-                if not seen.is_open and is_own:
-                    self._context.log.event("no-outcome", campaign=known.id, why=problem.detail)
-                raise
-            if seen.is_open or not is_own:
-                return found
-            # A store that was migrated: from now on the campaign has found what is found here.
-            with self._context.store.write() as tx:
-                tx.keep_outcome(known.no, pack_outcome(found))
-                stored = tx.outcome(known.no)
-            assert stored is not None
-        return unpack_outcome(stored, campaign=known.id)
-
-    def export(self, id: str, number: int, form: str) -> BinaryIO:
-        """The reports of a round as a file; refused if a byte of them has changed."""
-        known = self._context.known(id)
-        length = self._check_kept(known, number)
-
-        def damaged(block: ReportBlock) -> None:
-            raise Problem("campaign-damaged", self._mark_broken(id, number, block))
-
-        blocks = intact(lambda after: self._blocks(known, number, after), damaged)
-        out = tempfile.TemporaryFile()  # noqa: SIM115
-        try:
-            if form == "frames":
-                write_frames(out, blocks)
-            else:
-                write_parquet(out, known.campaign, number, length, blocks)
-            out.seek(0)
-        except OSError as error:
-            out.close()
-            raise Problem("no-room", str(error.strerror)) from None
-        except BaseException:
-            out.close()
-            raise
-        return out
-
-    def recount(self, id: str, number: int) -> Recount:
-        """Count the stored reports again, and compare with the tally; open the round again, and compare."""
-        known = self._context.known(id)
-        self._check_kept(known, number)
-        faults: list[str] = []
-        with self._context.store.read() as tx:
-            asked = self._context.cache.round(tx, known, number)
-            row = self._row(tx.rounds(known.no), number)
-            claimed = known_sums(tx, known.no, faults.append).get(number, IdSum())
-            again = recount(tx, self._context.cache, known, row, claimed)
-            try:
-                tally = self._context.cache.tally(tx, known, number)
-            except StoreError:
-                tally = count(asked.mechanism, [], question=asked.question)
-            earlier = [row for row in tx.rounds(known.no) if row.number < number]
-            try:
-                before = self._context.cache.history(tx, known, earlier)
-            except StoreError:
-                before = None
-        for block in again.damaged:
-            self._mark_broken(id, number, block)
-        if why := compare_ids(row, again, claimed):
-            faults.append(why)
-        if faults:
-            self._context.mark_damaged(id, f"round {number}: {'; '.join(faults[:3])}")
-        return Recount(
-            round=number,
-            tally_reports=tally.n_reports,
-            stored_reports=again.total.n_reports,
-            damaged_blocks=len(again.damaged),
-            agrees=again.total == tally and not again.damaged and not faults,
-            ids="; ".join(faults[:10]),
-            difference="" if before is None else difference(known.campaign, before, asked),
+def _make_release(found: FoundOutcome, post: str) -> Release:
+    """The release of what was found; one by another estimator names it."""
+    finished, estimator = found.finished, found.version.estimator
+    try:
+        made = release_found(
+            found.campaign, finished.outcome, epsilon_exact=finished.epsilon_exact, post=post
         )
+    except MechanismError as error:
+        raise Problem("unknown-step", str(error)) from None
+    return made if estimator is None else replace(made, metadata={**made.metadata, "estimator": estimator})
 
-    def examine(self, id: str, number: int) -> Examination:
-        """Test whether the stored reports of a round are honest noise."""
-        from keyveil.audit.reports import examine
 
-        known = self._context.known(id)
-        self._check_kept(known, number)
-        broken: list[ReportBlock] = []
-        with self._context.store.read() as tx:
-            asked = self._context.cache.round(tx, known, number)
-            tally = self._context.cache.tally(tx, known, number)
-            total = trace(asked.mechanism, [], question=asked.question)
-            for block in intact(lambda after: tx.blocks(known.no, number, after=after), broken.append):
-                packed = payloads(block)
-                answers = [packed[place] for place in range(len(packed))]
-                total += trace(asked.mechanism, answers, question=asked.question)
-        for block in broken:
-            self._mark_broken(id, number, block)
-        verdict = examine(asked.mechanism, total, tally)
-        names = (
-            known.campaign.keys if asked.keys is None else [known.campaign.keys[code] for code in asked.keys]
-        )
-        return Examination(
-            round=number,
-            reports=total.n_reports,
-            alarm=verdict.alarm,
-            p=verdict.p,
-            suspects=[names[code] for code in verdict.suspects if code < len(names)],
-            tests=[
-                Oddity(
-                    test=each.test,
-                    p=each.p,
-                    what=each.what,
-                    keys=[names[code] for code in each.keys if code < len(names)],
-                )
-                for each in verdict.findings
-            ],
-            damaged_blocks=len(broken),
-        )
+def write_release(release: Release, form: str) -> bytes:
+    """A release in one of `RELEASE_TYPES`."""
+    if form == "json":
+        return release.to_json().encode()
+    if form == "csv":
+        return release.to_csv().encode()
+    import pyarrow as pa
+    import pyarrow.parquet
 
-    def _mark_broken(self, id: str, number: int, block: ReportBlock) -> str:
-        """Note a block that is not intact, and say which."""
-        why = f"block {block.no} of round {number} is damaged"
-        self._context.mark_damaged(id, why)
-        return why
-
-    def backup(self, actor: str, *, is_cancelled: Callable[[], bool] = lambda: False) -> BinaryIO:
-        """A copy of the embedded store, as a file; nothing is left of one that `is_cancelled`."""
-        with tempfile.TemporaryDirectory(prefix="keyveil-") as folder:
-            path = Path(folder) / "backup.db"
-            self._context.store.backup(path, is_cancelled=is_cancelled)
-            copy = path.open("rb")
-        with self._context.store.write() as tx:
-            tx.log(at=self._context.now(), token=actor, act="backup-taken")
-        return copy
-
-    def _check_kept(self, known: StoredCampaign, number: int) -> int:
-        with self._context.store.read() as tx:
-            row = self._row(tx.rounds(known.no), number)
-            if row.dropped_at is not None:
-                raise Problem("reports-dropped")
-            return self._context.cache.round(tx, known, number).report_bytes
-
-    def _blocks(self, known: StoredCampaign, number: int, after: int) -> list[ReportBlock]:
-        with self._context.store.read() as tx:
-            return tx.blocks(known.no, number, after=after)
-
-    def _row(self, rows: list[RoundRow], number: int) -> RoundRow:
-        for row in rows:
-            if row.number == number:
-                return row
-        raise Problem("unknown-round")
+    table, out = release.to_arrow(), io.BytesIO()
+    if form == "parquet":
+        pyarrow.parquet.write_table(table, out)
+    else:
+        with pa.ipc.new_file(out, table.schema) as file:
+            file.write_table(table)
+    return out.getvalue()

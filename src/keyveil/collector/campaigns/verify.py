@@ -11,11 +11,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from keyveil.collector.campaigns.cache import CampaignCache, StoredCampaign
-from keyveil.collector.campaigns.releases import intact
 from keyveil.collector.store.base import CampaignRow, IdSum, Reading, ReportBlock, RoundRow, Store, ids_in
 from keyveil.collector.store.outcomes import unpack_outcome
 from keyveil.collector.store.runs import N_SLICES, IdHash, Ids, as_ids, rows_of
@@ -223,3 +223,17 @@ def payloads(block: ReportBlock) -> Payloads:
     data = np.frombuffer(block.reports, dtype=np.uint8)
     starts = np.arange(HEADER_BYTES, data.size, block.length, dtype=np.int64)
     return Payloads(data=data, starts=starts, n_bytes=block.length - HEADER_BYTES)
+
+
+def intact(
+    read: Callable[[int], list[ReportBlock]], on_damage: Callable[[ReportBlock], Any]
+) -> Iterator[ReportBlock]:
+    """The blocks of a round, page by page; `on_damage` decides what becomes of one that is not intact."""
+    after = 0
+    while page := read(after):
+        for block in page:
+            if block.is_intact:
+                yield block
+            else:
+                on_damage(block)
+        after = page[-1].no

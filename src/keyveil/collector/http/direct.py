@@ -195,7 +195,7 @@ class PendingUpload:
 
     @property
     def message_event(self) -> PendingUpload:
-        """Who is told by uvicorn that the connection is lost."""
+        """Whom uvicorn wakes when the connection is lost."""
         return self
 
     # --- reading ---

@@ -15,7 +15,8 @@ from starlette.responses import Response
 
 from keyveil.collector.campaigns import messages as m
 from keyveil.collector.campaigns.changes import Comparison
-from keyveil.collector.campaigns.releases import RELEASE_TYPES, REPORT_TYPES
+from keyveil.collector.campaigns.readout import RELEASE_TYPES
+from keyveil.collector.campaigns.stored_reports import REPORT_TYPES
 from keyveil.collector.http import handlers
 from keyveil.collector.http.openapi import JSON
 from keyveil.collector.tokens import ADMINS, ANALYSTS, DEVICES, MONITORS, OPERATORS, Role

@@ -17,7 +17,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from keyveil.collector.campaigns import messages as m
-from keyveil.collector.campaigns.releases import RELEASE_TYPES, REPORT_TYPES, write_release
+from keyveil.collector.campaigns.readout import RELEASE_TYPES, write_release
+from keyveil.collector.campaigns.stored_reports import REPORT_TYPES
 from keyveil.collector.http import pages
 from keyveil.collector.http.openapi import JSON
 from keyveil.collector.problems import Problem
@@ -187,18 +188,18 @@ async def issue_ids(app: Application, asked: Admitted) -> Response:
 
 async def recount(app: Application, asked: Admitted) -> Response:
     """The stored reports, counted again."""
-    return reply(await app.work(app.collector.readout.recount, asked.campaign, asked.round))
+    return reply(await app.work(app.collector.reports.recount, asked.campaign, asked.round))
 
 
 async def examine(app: Application, asked: Admitted) -> Response:
     """The stored reports, tested for honest noise."""
-    return reply(await app.work(app.collector.readout.examine, asked.campaign, asked.round))
+    return reply(await app.work(app.collector.reports.examine, asked.campaign, asked.round))
 
 
 async def export_reports(app: Application, asked: Admitted) -> Response:
     """The stored reports of a round as a file."""
     form = asked.query["format"]
-    file = await app.work(app.collector.readout.export, asked.campaign, asked.round, form)
+    file = await app.work(app.collector.reports.export, asked.campaign, asked.round, form)
     return _file(app, file, REPORT_TYPES[form], f"round-{asked.round}.{form}")
 
 
@@ -305,9 +306,7 @@ async def acts(app: Application, asked: Admitted) -> Response:
 async def backup(app: Application, asked: Admitted) -> Response:
     """A copy of the embedded store; whoever hangs up ends the copying."""
     gone = threading.Event()
-    copying = asyncio.ensure_future(
-        app.work(app.collector.readout.backup, asked.actor.id, is_cancelled=gone.is_set)
-    )
+    copying = asyncio.ensure_future(app.work(app.collector.backup, asked.actor.id, is_cancelled=gone.is_set))
     leaving = asyncio.ensure_future(_disconnected(asked.request))
     try:
         await asyncio.wait({copying, leaving}, return_when=asyncio.FIRST_COMPLETED)

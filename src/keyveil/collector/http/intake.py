@@ -38,7 +38,7 @@ from keyveil.errors import StoreError
 
 T = TypeVar("T")
 PREFIX, SUFFIX = "/v1/campaigns/", "/reports"
-# What a server says of a request on a connection that has a spare place; and what it is told of one that was
+# What a server says of a request on a connection that has a spare place; and what it hears of one that was
 # refused, or answered to somebody without a token: it cost something, and brought nothing.
 FULL, FRUITLESS = "keyveil.full", "keyveil.fruitless"
 _ID_LENGTH = 64
@@ -381,7 +381,7 @@ def bearer(header: bytes) -> str:
 
 
 def unavailable(error: StoreError, retry_after: float) -> Problem:
-    """What a sender is told of a store that failed."""
+    """What a sender hears of a store that failed."""
     code = "campaign-damaged" if error.damaged else "store-unavailable"
     return Problem(code, str(error), retry_after=retry_after)
 
@@ -394,7 +394,7 @@ def _part(message: Any) -> bytes:
 
 
 class _patience:  # noqa: N801
-    """A time limit whose end is told as a refusal."""
+    """A time limit whose end is a refusal."""
 
     def __init__(self, seconds: float) -> None:
         self._timeout = asyncio.timeout(seconds)
@@ -427,5 +427,5 @@ def _all_accepted(count: int) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def statuses(of_reports: list[str]) -> bytes:
-    """What a sender is told of single reports."""
+    """What a sender hears of single reports."""
     return msgspec.json.encode({"reports": of_reports})

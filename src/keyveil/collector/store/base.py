@@ -187,7 +187,7 @@ class Writing(Reading, Protocol):
     """What can be changed, all or nothing."""
 
     keeps_undecoded: bool
-    """Whether tallies may hold hashed answers as they were told."""
+    """Whether tallies may hold hashed answers undecoded: how often each was given."""
 
     def be_alone(self) -> None:
         """Wait until no other transaction that asked for this is under way: for what is done once."""

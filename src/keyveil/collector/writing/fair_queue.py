@@ -1,6 +1,6 @@
 """Uploads that wait for the writer: small ones first, large ones in pieces, senders in turn.
 
-Whoever sends a report should not wait for whoever sends ten thousand, and cannot be told from them by name: a
+Whoever sends a report should not wait for whoever sends ten thousand, and no name tells one from the other: a
 whole fleet may share a token and an address. So an upload waits by its size. Small ones leave with the next
 group, all of them if they fit; of large ones a group takes no more than of small ones, but some: also the
 group between two lots of small ones, whose senders are just being answered. Within either kind senders take
