@@ -56,12 +56,12 @@ class StoredCampaign:
 
 @dataclass(frozen=True, slots=True)
 class RoundGrowth:
-    """A round that has more reports now; `n_reports` is how many in all."""
+    """A round that has more reports now; `is_full` where it is closed by count, and has as many."""
 
     campaign: str
     round: int
     accepted: int
-    n_reports: int
+    is_full: bool
 
 
 History = Sequence[tuple[Round, Tally]]

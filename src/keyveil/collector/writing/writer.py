@@ -197,7 +197,7 @@ def _deliver(group: list[Upload]) -> None:
         upload = piece.written()
         if upload is None:
             continue
-        # Upload and future refer to each other: the cycle would keep the body until the garbage collector runs.
+        # Upload and future refer to each other: the cycle would keep the body until a garbage collection.
         done, upload.done = upload.done, None
         if not done.done():
             done.set_result(upload)
