@@ -58,7 +58,7 @@ def serve(
 def _run(application: Application, listening: socket.socket) -> None:
     config = uvicorn.Config(
         application,
-        http=direct_protocol(application.intake, application.connections),
+        http=direct_protocol(application.intake, application.connections, application.collector.settings),
         lifespan="on",
         ws="none",
         access_log=False,
