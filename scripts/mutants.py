@@ -198,8 +198,8 @@ FAULTS = (
     Fault(
         "a tally that forgets what was there",
         "collector/store/sqlite.py",
-        "after = counted if before is None else add(before, counted)",
-        "after = counted",
+        "self.pending.sums[place] = counted if before is None else add(before, counted)",
+        "self.pending.sums[place] = counted",
         COLLECTOR,
     ),
     Fault(
