@@ -40,7 +40,7 @@ nitpick_ignore = [
         "estimate.sizes.SizeLaw",
         "estimate.sizes.Truncation",
         "mechanisms.base.Ask",
-        "mechanisms.keys_only.Encoder",
+        "mechanisms.symbol.keys_only.Encoder",
         "mechanisms.oracles.Oracle",
     )
 ]

@@ -21,14 +21,15 @@ from typing import TYPE_CHECKING, Any
 
 from keyveil.domain import Domain
 from keyveil.errors import CampaignError, DescriptionError, DomainError, KeyveilError
-from keyveil.mechanisms import SAME_REPORTS, SEVERAL_ROUNDS, Mechanism, build
+from keyveil.mechanisms import Mechanism, build
 from keyveil.mechanisms.base import ISSUED, check_size
+from keyveil.methods import MECHANISM_OPTIONS, find_method, has_several_rounds, mechanism_of
 from keyveil.numerics import parse_epsilon
 from keyveil.report import CAMPAIGN_BYTES
 from keyveil.rounds import Round, described
 
 if TYPE_CHECKING:
-    from keyveil.protocols import Rounds
+    from keyveil.protocols import Protocol
     from keyveil.release import Release
     from keyveil.tally import Tally
 
@@ -201,7 +202,7 @@ class Campaign:
     @property
     def has_several_rounds(self) -> bool:
         """Whether later rounds follow from earlier ones, so that a device must be told the open round."""
-        return self.mechanism in SEVERAL_ROUNDS
+        return has_several_rounds(self.mechanism)
 
     @property
     def issues_ids(self) -> bool:
@@ -211,7 +212,7 @@ class Campaign:
     @property
     def _dials(self) -> dict[str, Any]:
         """The mechanism's own options, those that are set."""
-        set_to = {"bins": self.bins, "cohorts": self.cohorts, "rho": self.rho}
+        set_to = {name: getattr(self, name, None) for name in MECHANISM_OPTIONS}
         return {name: value for name, value in set_to.items() if value is not None}
 
     def build(self) -> Mechanism:
@@ -219,7 +220,7 @@ class Campaign:
         if self.has_several_rounds:
             raise CampaignError(f'"{self.mechanism}" has several rounds; pass the open round')
         made = build(
-            SAME_REPORTS.get(self.mechanism, self.mechanism),
+            mechanism_of(self.mechanism),
             self.epsilon,
             n_keys=self.domain.n_keys,
             pairs_per_user=self.pairs_per_user,
@@ -269,12 +270,12 @@ class Campaign:
         campaign = cls.from_text(described(description)["campaign"])
         return campaign, campaign.read_round(description)
 
-    def protocol(self, version: str | None = None) -> Rounds:
+    def protocol(self, version: str | None = None) -> Protocol:
         """The rounds of this campaign; `protocol().start(campaign.id)` is the first.
 
         `version` is what an open round says of the protocol that opened it ("auto/1"); the newest if None.
         """
-        from keyveil.protocols import IssuedIds, build_protocol, find_method
+        from keyveil.protocols import IssuedIds, build_protocol
 
         wanted = self._dials
         if self.rounds is not None:

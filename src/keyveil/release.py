@@ -13,7 +13,7 @@ import numpy as np
 from keyveil.errors import ProtocolError, TallyError
 from keyveil.estimate import HOSTILE_SHARE, Distribution, Estimates, step
 from keyveil.numerics import CONFIDENCE, epsilon_above
-from keyveil.protocols import Outcome, Round, Rounds, total_loss
+from keyveil.protocols import Outcome, Protocol, Round, total_loss
 
 if TYPE_CHECKING:
     from keyveil.campaign import Campaign
@@ -107,7 +107,7 @@ class Release:
         return self.to_arrow().to_pandas()
 
 
-def release(campaign: Campaign, protocol: Rounds, tally: Tally, *, post: str = "none") -> Release:
+def release(campaign: Campaign, protocol: Protocol, tally: Tally, *, post: str = "none") -> Release:
     """The release of a one-round campaign's tally."""
     first = protocol.start(campaign.id)
     if tally.question != first.question:
@@ -120,12 +120,14 @@ def release(campaign: Campaign, protocol: Rounds, tally: Tally, *, post: str = "
     return release_outcome(campaign, protocol, outcome, post=post)
 
 
-def release_outcome(campaign: Campaign, protocol: Rounds, outcome: Outcome, *, post: str = "none") -> Release:
+def release_outcome(
+    campaign: Campaign, protocol: Protocol, outcome: Outcome, *, post: str = "none"
+) -> Release:
     """The release of what a protocol ended with; `post` as in simulations, `published` included."""
     return release_found(campaign, outcome, epsilon_exact=exact_epsilon(protocol), post=post)
 
 
-def exact_epsilon(protocol: Rounds) -> float:
+def exact_epsilon(protocol: Protocol) -> float:
     """What all rounds of a protocol cost together, by their own integers; rounded up."""
     return epsilon_above(total_loss(protocol.stages()))
 

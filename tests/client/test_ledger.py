@@ -15,12 +15,13 @@ from keyveil.client import Caps, Code, Reporter
 from keyveil.client.caps import epsilon_of
 from keyveil.client.ledger import Answer, Ledger
 from keyveil.errors import BudgetError, CampaignError, KeyveilError, LedgerError, RecordError
-from keyveil.mechanisms import REGISTRY, SEVERAL_ROUNDS, build
+from keyveil.mechanisms import REGISTRY, build
+from keyveil.methods import has_several_rounds
 from keyveil.numerics import PRICE_BITS, price
 from keyveil.report import Envelope
 
 HELD = {"app-1": 30.0, "app-2": 5.0}
-ONE_ROUND = [m for m in ("privkv-em", *REGISTRY) if m not in SEVERAL_ROUNDS]
+ONE_ROUND = [m for m in ("privkv-em", *REGISTRY) if not has_several_rounds(m)]
 
 
 class Unread(dict):

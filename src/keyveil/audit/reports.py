@@ -61,7 +61,7 @@ from keyveil.mechanisms import (
     SignedUnary,
     UeSw,
 )
-from keyveil.mechanisms.bucket import TIE_WORDS
+from keyveil.mechanisms.hash.bucket import TIE_WORDS
 from keyveil.tally import Tally
 from keyveil.tally.hashing import signed_buckets
 from keyveil.tally.trace import PRINTS, group_of

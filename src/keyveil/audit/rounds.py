@@ -16,7 +16,7 @@ from itertools import pairwise
 from keyveil.audit.exact import Certificate, certify, enumeration_size, extreme_records
 from keyveil.domain import Record
 from keyveil.numerics import epsilon_above
-from keyveil.protocols import Round, Rounds, total_loss
+from keyveil.protocols import Protocol, Round, total_loss
 
 # Ratios that an enumeration of pairs may form: about five seconds.
 LARGEST_OVER_PAIRS = 1_000_000
@@ -36,7 +36,7 @@ class ProtocolCertificate:
         return epsilon_above(self.ratio)
 
 
-def certify_protocol(protocol: Rounds) -> ProtocolCertificate:
+def certify_protocol(protocol: Protocol) -> ProtocolCertificate:
     """The total privacy loss of a protocol.
 
     >>> from keyveil.protocols import build_protocol
@@ -57,7 +57,7 @@ def certify_protocol(protocol: Rounds) -> ProtocolCertificate:
     return ProtocolCertificate(ratio=total_loss(rounds), method="product of the rounds", stages=stages)
 
 
-def _over_pairs(protocol: Rounds, rounds: list[Round]) -> Fraction:
+def _over_pairs(protocol: Protocol, rounds: list[Round]) -> Fraction:
     """The largest product of ratios over all pairs of extreme records, at the place that meets the most."""
     records = list(extreme_records(protocol.n_keys))
     tables = [_chances(stage, records) for stage in rounds]

@@ -315,7 +315,7 @@ class Calibration:
     def with_issued_ids(self) -> Self:
         """The same where ids are handed out: all that may follow from an id does.
 
-        >>> from keyveil.mechanisms.kvue import KvUe
+        >>> from keyveil.mechanisms.index.kvue import KvUe
         >>> KvUe.for_epsilon(1, n_keys=10).with_issued_ids().parameters.to_json()
         {'id': 'kvue', 'epsilon': '1', 'ids': 'issued'}
         """

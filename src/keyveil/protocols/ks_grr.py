@@ -31,9 +31,9 @@ from keyveil.estimate import Estimates, clip, estimate
 from keyveil.mechanisms import Mechanism
 from keyveil.mechanisms.base import check_size
 from keyveil.mechanisms.channel import share
-from keyveil.mechanisms.encoded import RecordSizeBits, RecordSizeResponse
-from keyveil.mechanisms.keys_only import Olh
-from keyveil.mechanisms.pckv_grr import PckvGrr
+from keyveil.mechanisms.symbol.encoded import RecordSizeBits, RecordSizeResponse
+from keyveil.mechanisms.symbol.keys_only import Olh
+from keyveil.mechanisms.symbol.pckv_grr import PckvGrr
 from keyveil.numerics import parse_epsilon
 from keyveil.protocols.base import (
     History,

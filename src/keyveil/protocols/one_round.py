@@ -26,6 +26,7 @@ from keyveil.estimate.shares import value_means
 from keyveil.mechanisms import Apart, EncodedOracle, Mechanism, SampledIndex, UeSw
 from keyveil.mechanisms.channel import share
 from keyveil.mechanisms.moments import Covariance
+from keyveil.methods import APART, EM, KEYS_ONLY, MLE, SIGNS, VALUES
 from keyveil.protocols.base import BIASED, History, Outcome, check_history
 from keyveil.rounds import Round
 from keyveil.tally import Tally
@@ -45,6 +46,8 @@ class OneRound:
     clipped: bool = True
     id: ClassVar[str] = "one-round"
     version: ClassVar[int] = 1
+    reading: ClassVar[str] = SIGNS
+    """What `keyveil.methods` calls what is made of the tally here."""
 
     @property
     def n_keys(self) -> int:
@@ -78,6 +81,7 @@ class KeysOnly(OneRound):
     """
 
     __slots__ = ()
+    reading: ClassVar[str] = KEYS_ONLY
 
     def _finish(self, tally: Tally) -> Outcome:
         mechanism = self.mechanism
@@ -90,6 +94,7 @@ class KeysAndValuesApart(OneRound):
     """The baselines: the mean of a key is that of all signs heard with it."""
 
     __slots__ = ()
+    reading: ClassVar[str] = APART
 
     def _finish(self, tally: Tally) -> Outcome:
         mechanism = self.mechanism
@@ -109,6 +114,7 @@ class PrivKvEm(OneRound):
     eta: float = ETA
     max_iterations: int = MAX_ITERATIONS
     step: ClassVar[str] = "privkv-em"
+    reading: ClassVar[str] = EM
 
     def _shares(self, tally: Tally) -> SignedShares:
         channel = _channel(self.mechanism)
@@ -134,6 +140,7 @@ class PrivKvMle(PrivKvEm):
 
     __slots__ = ()
     step: ClassVar[str] = "privkv-mle"
+    reading: ClassVar[str] = MLE
 
     def _shares(self, tally: Tally) -> SignedShares:
         channel = _channel(self.mechanism)
@@ -165,6 +172,7 @@ class UnarySquareWave(OneRound):
     joint: bool = False
     smooth: bool = True
     only: tuple[int, ...] | int = ()
+    reading: ClassVar[str] = VALUES
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "only", (self.only,) if isinstance(self.only, int) else tuple(self.only))

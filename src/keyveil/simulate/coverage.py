@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keyveil.protocols import Rounds
+from keyveil.protocols import Protocol
 from keyveil.simulate.play import play
 from keyveil.simulate.population import Floats, Population
 
@@ -26,7 +26,7 @@ class Coverage(NamedTuple):
 
 
 def coverage(
-    protocol: Rounds,
+    protocol: Protocol,
     population: Population,
     rng: np.random.Generator,
     *,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from keyveil.compiled import is_compiled, usable_cores
 from keyveil.mechanisms import Bucket, Hashed
-from keyveil.mechanisms.bucket import TIE_WORDS
+from keyveil.mechanisms.hash.bucket import TIE_WORDS
 from keyveil.tally.tally import Counts
 
 # Hashes evaluated at once: what stays in a core's cache.

@@ -1,19 +1,11 @@
-"""PrivKVM*, one round: draw an index, and answer about its key with a boundary of its value's bin.
+"""One key asked, in clear; absent, or a boundary near its value.
 
 The value range is cut by `bins` equally spaced marked boundaries (both ends included); a value is
-rounded to one of its two neighbours so that its mean is kept. The drawn key is told held or not
-with odds e**epsilon1; a holder's boundary goes through randomized response over the boundaries with
-odds e**epsilon2; a non-holder who says "held" says a uniformly drawn boundary. Both budgets are half
-of the round's, as the paper adds them; with uniform fakes the true loss is smaller, and it is the
-one that is printed.
-
-The text leaves open how fakes are drawn ("the current means of all bins"), which oracle tells the
-boundary ("for example GRR") and how many bins there are; here: uniformly, randomized response (with
-bits: `boundary_bits`), `bins` = 8. The second phase is `protocols.star`.
+rounded to one of its two neighbours so that its mean is kept. Who holds the drawn key tells the
+boundary through a channel over ABSENT and the boundaries; who does not answers with a fake. `levels`
+calibrates that channel, and so does PrivKVM* (`literature.privkvm_star`).
 
 Words: index, boundary, response.
-
-[PrivKVM*] Ye, Hu, Meng et al., IEEE TDSC 2021, as described in [UE-SW] section 3.2.
 """
 
 from __future__ import annotations
@@ -21,14 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from keyveil.domain import Record, pick, words_for
 from keyveil.domain.record import FULL_LEVEL
 from keyveil.errors import MechanismError
 from keyveil.mechanisms.base import (
-    Allocation,
-    Ask,
     AsksOneKey,
     Calibration,
     ThroughChannel,
@@ -37,28 +27,17 @@ from keyveil.mechanisms.base import (
     check_size,
 )
 from keyveil.mechanisms.value_channel import ValueChannel
-from keyveil.mechanisms.values import Window
-from keyveil.numerics import WORD_BITS, ceil_div, exp_below
+from keyveil.numerics import WORD_BITS
 from keyveil.report import ABSENT, Symbol
-
-BINS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedBoundary(AsksOneKey, Calibration, ThroughChannel):
-    """An index in clear, and ABSENT or a boundary about its key.
-
-    >>> m = IndexedBoundary.for_epsilon(2, n_keys=10)
-    >>> m.layout.size, round(float(m.channel.a), 4)
-    (90, 0.7311)
-    """
+    """An index in clear, and ABSENT or a boundary about its key."""
 
     n_keys: int
     channel: ValueChannel
 
-    id: ClassVar[str] = "privkvm-star"
-    allocations: ClassVar[tuple[Allocation, ...]] = (Allocation.NAIVE,)
-    options: ClassVar[Mapping[str, Any]] = {"bins": BINS}
     fields: ClassVar[tuple[str, ...]] = ("epsilon", "bins")
     small_options: ClassVar[Mapping[str, Any]] = {"bins": 2}
 
@@ -66,18 +45,6 @@ class IndexedBoundary(AsksOneKey, Calibration, ThroughChannel):
         check_size(self.n_keys, 1)
         if self.channel.window.n_out != self.channel.window.n_in:
             raise MechanismError("a boundary is told as one of the boundaries; its window is one wide")
-
-    @classmethod
-    def calibrate(cls, ask: Ask) -> Self:
-        """Half of `epsilon` for the key, half for the boundary; l plays no part."""
-        odds, bins = exp_below(ask.epsilon / 2), ask.options["bins"]
-        window = Window(n_in=bins, width=1)
-        fake = ceil_div(ask.words, bins * (odds + 1))
-        held = ask.words - bins * fake
-        far = ceil_div(held, odds + bins - 1)
-        near = held - (bins - 1) * far
-        channel = ValueChannel(window=window, near=near, far=far, fake=fake, word_bits=ask.word_bits)
-        return cls(n_keys=ask.n_keys, channel=channel)
 
     # --- the kernel ---
 

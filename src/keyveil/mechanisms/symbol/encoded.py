@@ -16,8 +16,15 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from keyveil.mechanisms.base import Ask
-from keyveil.mechanisms.keys_only import EncodedOracle, Encoder, OwnSign, PopularSize, RecordSize, SizeClass
 from keyveil.mechanisms.oracles import Bits, Oracle, Response, Wave
+from keyveil.mechanisms.symbol.keys_only import (
+    EncodedOracle,
+    Encoder,
+    OwnSign,
+    PopularSize,
+    RecordSize,
+    SizeClass,
+)
 from keyveil.mechanisms.values import Window, WindowResponse
 from keyveil.numerics import exp_below
 

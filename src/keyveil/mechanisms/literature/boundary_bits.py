@@ -19,8 +19,9 @@ from typing import Any, ClassVar, Self
 from keyveil.domain import Record, pick, words_for
 from keyveil.errors import MechanismError
 from keyveil.mechanisms.base import Allocation, Ask, AsksOneKey, Calibration, Tick, Witness, check_size
+from keyveil.mechanisms.index.boundary import boundary_law, round_to_boundary
+from keyveil.mechanisms.literature.privkvm_star import BINS
 from keyveil.mechanisms.oracles import Bits
-from keyveil.mechanisms.privkvm_star import BINS, boundary_law, round_to_boundary
 from keyveil.numerics import ceil_div, exp_below
 from keyveil.report import Symbol
 

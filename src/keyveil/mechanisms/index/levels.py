@@ -11,7 +11,7 @@ so that, x being the levels (they sum to 0), with c reports of each level among 
 
     f = (sum c / N - b) / (a - b),  b = L lie,  a = keep + (L - 1) lie,        S = sum x c / (N (keep - lie)).
 
-The kernel is that of `privkvm_star` with other integers. Words: index, level, response.
+Words: index, level, response.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any, ClassVar, Self
 
 from keyveil.mechanisms.base import Allocation, Ask
 from keyveil.mechanisms.channel import Exactness, Number, share
+from keyveil.mechanisms.index.boundary import IndexedBoundary
 from keyveil.mechanisms.moments import Moments
-from keyveil.mechanisms.privkvm_star import IndexedBoundary
 from keyveil.mechanisms.value_channel import ValueChannel
 from keyveil.mechanisms.values import Window
 from keyveil.numerics import ceil_div, exp_below

@@ -24,7 +24,7 @@ from typing import ClassVar, Self
 
 from keyveil.mechanisms.base import Allocation, Ask
 from keyveil.mechanisms.channel import Channel
-from keyveil.mechanisms.unary import SignedUnary
+from keyveil.mechanisms.trits.unary import SignedUnary
 from keyveil.numerics import ceil_div, exp_below
 
 

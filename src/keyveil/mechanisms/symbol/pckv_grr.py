@@ -20,7 +20,7 @@ from fractions import Fraction
 from typing import ClassVar, Self
 
 from keyveil.mechanisms.base import Allocation, Ask
-from keyveil.mechanisms.response import SignedResponse, likeliest_slot
+from keyveil.mechanisms.symbol.response import SignedResponse, likeliest_slot
 from keyveil.numerics import exp_below
 
 

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self
 
 from keyveil.mechanisms.base import Allocation, Ask
 from keyveil.mechanisms.channel import Channel
-from keyveil.mechanisms.indexed import SampledIndex
+from keyveil.mechanisms.index.indexed import SampledIndex
 from keyveil.numerics import WORD_BITS, ceil_div, exp_below
 
 

@@ -35,7 +35,7 @@ from keyveil.mechanisms.base import (
     Witness,
     check_size,
 )
-from keyveil.mechanisms.privkv import split_ask
+from keyveil.mechanisms.literature.privkv import split_ask
 from keyveil.numerics import WORD_BITS, ceil_div, exp_below
 from keyveil.report import ABSENT, MINUS, PLUS, Symbol
 

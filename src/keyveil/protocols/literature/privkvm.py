@@ -33,7 +33,7 @@ from keyveil.estimate.privkv import heard_mean, heard_mean_se, virtual_mean
 from keyveil.mechanisms import BroadcastIndex, Mechanism, SampledIndex
 from keyveil.mechanisms.base import check_size
 from keyveil.mechanisms.channel import share
-from keyveil.mechanisms.privkv import PrivKvSplit
+from keyveil.mechanisms.literature.privkv import PrivKvSplit
 from keyveil.numerics import parse_epsilon
 from keyveil.protocols.base import (
     BIASED,

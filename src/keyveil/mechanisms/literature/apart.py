@@ -35,8 +35,8 @@ from keyveil.mechanisms.base import (
     record_codes,
 )
 from keyveil.mechanisms.channel import Exactness, Number
+from keyveil.mechanisms.literature.harmony import Harmony
 from keyveil.mechanisms.oracles import Bits, Response
-from keyveil.mechanisms.values import Harmony
 from keyveil.report import Layout, Row, Symbol
 
 

@@ -19,7 +19,7 @@ from typing import ClassVar, Self
 
 from keyveil.mechanisms.base import Ask
 from keyveil.mechanisms.channel import Channel
-from keyveil.mechanisms.indexed import SampledIndex
+from keyveil.mechanisms.index.indexed import SampledIndex
 from keyveil.numerics import ceil_div, exp_below
 
 

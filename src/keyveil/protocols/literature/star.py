@@ -28,7 +28,7 @@ from keyveil.estimate import Distribution, Estimates, Lever, lever, project
 from keyveil.mechanisms import Calibrated, IndexedBoundary, IndexedBoundaryBits, Mechanism
 from keyveil.mechanisms.base import check_size
 from keyveil.mechanisms.channel import share
-from keyveil.mechanisms.privkvm_star import BINS
+from keyveil.mechanisms.literature.privkvm_star import BINS, PrivKvmStarBoundary
 from keyveil.numerics import parse_epsilon
 from keyveil.protocols.base import History, Outcome, check_history, protocol_name, require_reports
 from keyveil.rounds import Round
@@ -37,7 +37,7 @@ from keyveil.tally import Tally
 Floats = NDArray[np.float64]
 
 # How a boundary is told: by randomized response, or by one optimised bit each.
-ORACLES: dict[str, type[Calibrated]] = {"grr": IndexedBoundary, "oue": IndexedBoundaryBits}
+ORACLES: dict[str, type[Calibrated]] = {"grr": PrivKvmStarBoundary, "oue": IndexedBoundaryBits}
 
 
 class Phase(NamedTuple):
