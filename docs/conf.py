@@ -34,9 +34,9 @@ nitpick_ignore = [
     ("py:class", f"keyveil.{name}")
     for name in (
         "client.ledger.Account",
-        "client.transport.Answer",
+        "client.transport.HttpAnswer",
         "estimate.distribution.Windowed",
-        "estimate.hostile.Said",
+        "estimate.influence.Statement",
         "estimate.sizes.SizeLaw",
         "estimate.sizes.Truncation",
         "mechanisms.base.Ask",

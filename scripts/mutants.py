@@ -267,7 +267,7 @@ FAULTS = (
     ),
     Fault(
         "the smaller bound where liars choose their index",
-        "estimate/hostile.py",
+        "estimate/influence.py",
         "asked=1.0 if mechanism.issued else mechanism.expected_asked(1.0)",
         "asked=1.0",
         ("protocols/test_issued.py",),

@@ -35,7 +35,7 @@ class Release:
     for a table of the top keys and nothing else. `frequency_hostile` and `mean_hostile` say how far
     `hostile_share` of all devices, lying, can move the unprocessed estimate: no statement about noise, and
     none that somebody did.
-    A mean that cannot be told is null; its interval is the whole range. Where the mechanism tells
+    A mean that cannot be estimated is null; its interval is the whole range. Where the mechanism tells
     distributions, `bins` holds each key's shares, and the metadata the values that the bins stand for.
     """
 
@@ -82,7 +82,7 @@ class Release:
 
     def to_csv(self) -> str:
         """The table as CSV; names that a spreadsheet would run are quoted with an apostrophe."""
-        lines = _Lines()
+        lines = _CsvLines()
         # A carriage return in a name is quoted only where the line's end has one too.
         writer = csv.writer(lines, lineterminator="\r\n")
         bins = len(self.metadata.get("bins", ()))
@@ -172,8 +172,8 @@ def _columns(domain: Domain, raw: Estimates, shaped: Estimates) -> dict[str, Any
     scale = (high - low) / 2
     middle = (high + low) / 2
     # Where a key's signs share all buckets a mean is a made-up middle.
-    is_told = raw.moments is None or np.isfinite(raw.moments.signed_noise)
-    mean, raw_mean = (each.mean if is_told else np.full_like(each.mean, np.nan) for each in (shaped, raw))
+    has_means = raw.moments is None or np.isfinite(raw.moments.signed_noise)
+    mean, raw_mean = (each.mean if has_means else np.full_like(each.mean, np.nan) for each in (shaped, raw))
     frequency_low, frequency_high = raw.frequency_interval()
     mean_low, mean_high = raw.mean_interval()
     numbers = {
@@ -196,7 +196,7 @@ def _columns(domain: Domain, raw: Estimates, shaped: Estimates) -> dict[str, Any
     return {"key": list(domain.names), **{name: np.asarray(column) for name, column in numbers.items()}}
 
 
-class _Lines(list[str]):
+class _CsvLines(list[str]):
     """Lines of a CSV file, each with a plain end."""
 
     def write(self, line: str) -> None:

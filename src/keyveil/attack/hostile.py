@@ -1,10 +1,10 @@
 """What hostile devices send: noise, made-up records, and the loudest reports there are.
 
     random message   an answer drawn evenly from all that exist: does not know the protocol
-    random pair      an honest report about one made-up pair: knows it, and cannot be told from anybody
+    random pair      an honest report about one made-up pair: knows it, and looks like anybody
     say              the same few words about chosen keys in every report: the maximal gain
 
-`say` makes the reports that `estimate.hostile.Lever` reckons with, for every shape. A crude one is silent
+`say` makes the reports that `estimate.influence.Lever` reckons with, for every shape. A crude one is silent
 about all else; a hidden one draws the rest as noise would, where a report has a rest. Where ids are handed
 out a device has the index or the hash that its id gives: it speaks up where that is of use, or is silent.
 
@@ -21,7 +21,7 @@ from functools import singledispatch
 import numpy as np
 
 from keyveil.errors import MechanismError
-from keyveil.estimate.hostile import Said
+from keyveil.estimate.influence import Statement
 from keyveil.mechanisms import (
     Apart,
     Bits,
@@ -75,10 +75,10 @@ def random_pair(mechanism: Mechanism, n: int, rng: np.random.Generator) -> Answe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """What `reports` hostile devices are told to say of which keys."""
+    """What `reports` hostile devices are ordered to say of which keys."""
 
     targets: tuple[int, ...]
-    said: Said
+    said: Statement
     reports: int
     hidden: bool = False
     """Whether all else is drawn as noise rather than left silent."""
@@ -128,8 +128,8 @@ def _(mechanism: BroadcastIndex, orders: Orders, rng: np.random.Generator) -> An
 
 @say.register
 def _(mechanism: IndexedBoundary, orders: Orders, rng: np.random.Generator) -> Answers:
-    told = _sign(orders.said, ABSENT, mechanism.bins, 1)
-    return _indexed(mechanism, orders, rng, mechanism.bins + 1, told)
+    symbol = _sign(orders.said, ABSENT, mechanism.bins, 1)
+    return _indexed(mechanism, orders, rng, mechanism.bins + 1, symbol)
 
 
 @say.register
@@ -183,12 +183,14 @@ def _(mechanism: Bucket, orders: Orders, rng: np.random.Generator) -> Answers:
     return _aimed(mechanism, hit, orders, rng, mechanism.cohorts, mechanism.buckets)
 
 
-def _indexed(mechanism: Mechanism, orders: Orders, rng: np.random.Generator, symbols: int, told: int) -> Ints:
-    """What is told of a target. Where ids are handed out, an id gives the key: silence if it is no target."""
+def _indexed(
+    mechanism: Mechanism, orders: Orders, rng: np.random.Generator, symbols: int, symbol: int
+) -> Ints:
+    """What is said of a target. Where ids are handed out, an id gives the key: silence if it is no target."""
     if not mechanism.issued:
-        return symbols * orders.in_turn + told
+        return symbols * orders.in_turn + symbol
     index: Ints = rng.integers(0, mechanism.n_keys, orders.reports)
-    return symbols * index + np.where(np.isin(index, orders.targets), told, ABSENT)
+    return symbols * index + np.where(np.isin(index, orders.targets), symbol, ABSENT)
 
 
 def _aimed(
@@ -230,5 +232,5 @@ def _rest(mechanism: Mechanism, orders: Orders, rng: np.random.Generator, shape:
     return draw_answers(mechanism, holds_nothing, rng)
 
 
-def _sign(said: Said, silent: int, up: int, down: int) -> int:
+def _sign(said: Statement, silent: int, up: int, down: int) -> int:
     return silent if not said.heard else up if said.sign >= 0 else down

@@ -1,7 +1,7 @@
 """Hostile devices among honest ones: how far they move a key, against the printed bound.
 
 What is measured is exact: the estimate of all reports less that of the honest ones among them. The bound is
-that of `estimate.hostile` at the honest estimate, so a maximal-gain attack meets it and nothing passes it.
+that of `estimate.influence` at the honest estimate, so a maximal-gain attack meets it and nothing passes it.
 Every attack is shown to the tests of `audit.reports` as well.
 """
 
@@ -18,7 +18,7 @@ from keyveil.attack.hostile import Orders, random_message, random_pair, say
 from keyveil.audit.reports import Verdict, examine
 from keyveil.errors import MechanismError, TallyError
 from keyveil.estimate import Lever, estimate, lever
-from keyveil.estimate.hostile import check_share
+from keyveil.estimate.influence import check_share
 from keyveil.mechanisms import (
     Apart,
     Bits,
@@ -162,8 +162,8 @@ def poisoned(mechanism: Mechanism, honest: Counted, hostile: Answers) -> Poisone
 def read(mechanism: Mechanism, tally: Tally) -> tuple[Floats, Floats]:
     """Frequencies and means as the protocols read them off a tally; NaN where a mean is not linear."""
     if isinstance(mechanism, SignedUnary | SignedResponse | SampledIndex | Bucket | Levels):
-        told = estimate(mechanism, tally)
-        return told.frequency, told.mean
+        found = estimate(mechanism, tally)
+        return found.frequency, found.mean
     d, cells, n = mechanism.n_keys, tally.cells, tally.n_reports
     asked = cells.get("asked", np.full(d, n))
     if isinstance(mechanism, UeSw | IndexedBoundary):

@@ -9,7 +9,7 @@ from keyveil.audit.exact import (
     enumeration_size,
     extreme_records,
 )
-from keyveil.audit.rounds import ProtocolCertificate, certify_protocol
+from keyveil.audit.protocols import ProtocolCertificate, certify_protocol
 from keyveil.audit.shuffle import Shuffled, shuffled
 
 __all__ = [

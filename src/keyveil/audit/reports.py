@@ -25,7 +25,7 @@ some thousand reports are wanted, and a test that has too few says nothing.
 
 What no test here can see: a device that follows the protocol with a record it made up (`random pair`); one
 whose single symbol is drawn as noise would draw it; and every adaptive one that imitates the law in all but
-the target key. Against those there is the bound of `estimate.hostile`, and nothing else. Where reports
+the target key. Against those there is the bound of `estimate.influence`, and nothing else. Where reports
 come with a public label (a client version, a credential's issuer), `compare` tests whether the groups agree.
 
 [Cao] Cao, Jia, Gong, USENIX Security 2021, count supporting items per report and look for frequent sets of

@@ -220,8 +220,8 @@ def _(mechanism: SignedResponse, records: Records, words: Words) -> Ints:
     lies = ((word - np.uint64(c.keep + c.flip)) // np.uint64(c.fake)).astype(np.int64)
     # Lies skip over the truth's two symbols.
     lies += 2 * (lies >= 2 * keys)
-    told: Ints = np.where(heard == ABSENT, lies, 2 * keys + (heard == MINUS))
-    return told
+    symbols = np.where(heard == ABSENT, lies, 2 * keys + (heard == MINUS))
+    return symbols
 
 
 @symbols_from_words.register
@@ -274,8 +274,8 @@ def _(mechanism: IndexedBoundaryBits, records: Records, words: Words) -> Ints:
     numbers = bits_across(words[:, 3:])
     own = np.arange(bins) == place[:, None]
     shown = numbers < np.where(own, np.uint64(bits.own), np.uint64(bits.other))
-    told = (shown.astype(np.int64) << np.arange(bins)).sum(axis=1)
-    return ((1 << bins) + 1) * index + np.where(said, 1 + told, 0)
+    pattern = (shown.astype(np.int64) << np.arange(bins)).sum(axis=1)
+    return ((1 << bins) + 1) * index + np.where(said, 1 + pattern, 0)
 
 
 @symbols_from_words.register
@@ -317,7 +317,7 @@ def _(mechanism: Bucket, records: Records, words: Words) -> Ints:
     mine = own * n_owned.astype(np.uint64)
     is_own = word < mine
     place = (word // np.maximum(own, np.uint64(1))).astype(np.int64)
-    told = owned[np.arange(n), np.where(is_own, place, 0)]
+    own_bucket = owned[np.arange(n), np.where(is_own, place, 0)]
     everything = n_owned == g
     # Where no other bucket is left the rest is empty; any divisor will do there.
     rest = np.where(is_own | everything, np.uint64(1), np.uint64(0) - mine)
@@ -325,7 +325,9 @@ def _(mechanism: Bucket, records: Records, words: Words) -> Ints:
     other = muldiv(beyond, g - n_owned, rest).astype(np.int64)
     for taken in owned.T:
         other += taken <= other
-    return cohorts * g + np.where(everything, high(word, g).astype(np.int64), np.where(is_own, told, other))
+    return cohorts * g + np.where(
+        everything, high(word, g).astype(np.int64), np.where(is_own, own_bucket, other)
+    )
 
 
 def _kept(records: Records, l: int, words: Words) -> tuple[Ints, Floats]:
@@ -401,8 +403,8 @@ def _apart(mechanism: Apart, records: Records, words: Words) -> tuple[Ints, NDAr
 @singledispatch
 def _encode(encoder: Any, records: Records, words: Words) -> Ints:
     """The symbol that an encoder draws for each record."""
-    told = (encoder.draw(records.record(user), int(word), 64) for user, word in enumerate(words))
-    return np.fromiter(told, dtype=np.int64, count=len(records))
+    symbols = (encoder.draw(records.record(user), int(word), 64) for user, word in enumerate(words))
+    return np.fromiter(symbols, dtype=np.int64, count=len(records))
 
 
 @_encode.register

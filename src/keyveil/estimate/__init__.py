@@ -11,7 +11,7 @@ from keyveil.estimate.distribution import (
     wasserstein,
 )
 from keyveil.estimate.estimates import Estimates, estimate
-from keyveil.estimate.hostile import HOSTILE_SHARE, Lever, Levers, Pull, Shift, lever
+from keyveil.estimate.influence import HOSTILE_SHARE, Lever, Levers, Pull, Shift, lever
 from keyveil.estimate.intervals import (
     RankRanges,
     detectable_frequency,

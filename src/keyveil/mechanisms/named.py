@@ -1,4 +1,4 @@
-"""A mechanism from its name: what a device is told of it, read strictly, and calibrated on the spot.
+"""A mechanism from its name: the description that a device gets, read strictly, calibrated on the spot.
 
 A description names an id, a budget and sizes (`Parameters`). There is no integer of a kernel in it to lie
 about: whoever reads it makes the integers, by the arithmetic of `calibrate`, and the loss follows from

@@ -54,7 +54,7 @@ class Outcome:
     notes: tuple[str, ...] = ()
     rounds: int = 1
     anchor: float | None = None
-    """The mean over all values as a group of its own told it; means are shrunk towards it."""
+    """The mean over all values as a group of its own reported it; means are shrunk towards it."""
 
 
 class Protocol(typing.Protocol):

@@ -119,12 +119,12 @@ class KsGrr:
             return self._final(round, keys, 1) if self.is_singleton else self._sizes(round, keys)
         assert round.keys is not None
         if round.purpose == "sizes":
-            told = tally.n_reports > 0
-            l = covering_length(round.mechanism, tally) if told else self.pairs_per_user
+            answered = tally.n_reports > 0
+            l = covering_length(round.mechanism, tally) if answered else self.pairs_per_user
             return self._final(round, round.keys, l)
         require_reports(round, tally)
-        told_by = estimate(round.mechanism, tally).told_within(round.size)  # type: ignore[arg-type]
-        raw, published = (widen(each, round.keys, self.n_keys) for each in (told_by, clip(told_by)))
+        found = estimate(round.mechanism, tally).told_within(round.size)  # type: ignore[arg-type]
+        raw, published = (widen(each, round.keys, self.n_keys) for each in (found, clip(found)))
         return Outcome(raw=raw, published=published, notes=self._notes(history), rounds=round.number)
 
     def _notes(self, history: History) -> tuple[str, ...]:

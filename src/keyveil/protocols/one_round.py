@@ -75,7 +75,7 @@ class OneRound:
 
 
 class KeysOnly(OneRound):
-    """A frequency oracle over the users' own keys: shares of users who told a key; no means.
+    """A frequency oracle over the users' own keys: shares of users who reported a key; no means.
 
     Users who hold several keys tell one of them, so a share is below the frequency.
     """

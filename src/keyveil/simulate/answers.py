@@ -175,8 +175,8 @@ def _(mechanism: Apart, population: Population, rng: np.random.Generator) -> Ans
     symbol[real], plus[real] = code, _round(value, rng)
     shown = plus == (rng.random(plus.size) < float(mechanism.sign.p))
     if isinstance(mechanism.oracle, Response):
-        told: Ints = 2 * _response(mechanism.oracle, symbol, rng) + shown
-        return told
+        answers: Ints = 2 * _response(mechanism.oracle, symbol, rng) + shown
+        return answers
     return np.concatenate([_bits(mechanism.oracle, symbol, rng), shown[:, None]], axis=1)
 
 

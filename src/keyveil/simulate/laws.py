@@ -94,9 +94,9 @@ def _(mechanism: SignedResponse, population: Population, rng: np.random.Generato
     stay, flip = (c.keep - c.fake) / c.words, (c.flip - c.fake) / c.words
     up_kept, up_flipped = _two_cells(rng, up, stay, flip)
     down_kept, down_flipped = _two_cells(rng, down, stay, flip)
-    dummies_told = rng.binomial(dummies, stay + flip)
-    told = int((up_kept + up_flipped + down_kept + down_flipped).sum()) + dummies_told
-    noise = _spread(rng, population.n_users - told, 2 * mechanism.n_padded)[: 2 * d]
+    dummies_reported = rng.binomial(dummies, stay + flip)
+    own = int((up_kept + up_flipped + down_kept + down_flipped).sum()) + dummies_reported
+    noise = _spread(rng, population.n_users - own, 2 * mechanism.n_padded)[: 2 * d]
     return {
         "plus": up_kept + down_flipped + noise[0::2],
         "minus": down_kept + up_flipped + noise[1::2],
@@ -133,14 +133,14 @@ def _(mechanism: BroadcastIndex, population: Population, rng: np.random.Generato
 @draw_counts.register
 def _(mechanism: Bucket, population: Population, rng: np.random.Generator) -> Cells:
     m, n = mechanism, population.n_users
-    told = [np.zeros(0, dtype=np.int64)]
+    symbols = [np.zeros(0, dtype=np.int64)]
     block = max(1, _BALLS // m.pairs_per_user)
     for start in range(0, n, block):
         users = np.arange(start, min(n, start + block))
         cohorts = rng.integers(0, m.cohorts, users.size)
         owned = _owned_buckets(m, population, users, cohorts, rng)
-        told.append(cohorts * m.buckets + _tell(m, owned, rng))
-    plus, minus = signed_supports(m, np.concatenate(told))
+        symbols.append(cohorts * m.buckets + _tell(m, owned, rng))
+    plus, minus = signed_supports(m, np.concatenate(symbols))
     return {"plus": plus, "minus": minus, "asked": np.full(m.n_keys, n)}
 
 
@@ -177,12 +177,12 @@ def _tell(m: Bucket, owned: Ints, rng: np.random.Generator) -> Ints:
         own[-1] = 1.0
     truthful = rng.random(count.size) < own[count - 1]
     wanted = 1 + (rng.random(count.size) * count).astype(np.int64)
-    told: Ints = owned[np.arange(count.size), (rank < wanted[:, None]).sum(axis=1)]
+    reported: Ints = owned[np.arange(count.size), (rank < wanted[:, None]).sum(axis=1)]
     lying = np.flatnonzero(~truthful)
     while lying.size:
-        told[lying] = rng.integers(0, m.buckets, lying.size)
-        lying = lying[(owned[lying] == told[lying, None]).any(axis=1)]
-    return told
+        reported[lying] = rng.integers(0, m.buckets, lying.size)
+        lying = lying[(owned[lying] == reported[lying, None]).any(axis=1)]
+    return reported
 
 
 # --- values on a grid ---
@@ -218,10 +218,10 @@ def _(mechanism: IndexedBoundaryBits, population: Population, rng: np.random.Gen
     places = asked.codes * bins + _boundaries(asked.values, bins, rng)
     own = np.bincount(places, minlength=d * bins).reshape(d, bins)
     fakes = rng.binomial(asked.times - own.sum(axis=1), float(mechanism.b))
-    told = rng.binomial(own, float(mechanism.a)) + _spread(rng, fakes, bins)
-    held = told.sum(axis=1)
-    shown = rng.binomial(told, float(mechanism.bits.a))
-    shown += rng.binomial(held[:, None] - told, float(mechanism.bits.b))
+    claimed = rng.binomial(own, float(mechanism.a)) + _spread(rng, fakes, bins)
+    held = claimed.sum(axis=1)
+    shown = rng.binomial(claimed, float(mechanism.bits.a))
+    shown += rng.binomial(held[:, None] - claimed, float(mechanism.bits.b))
     return {"asked": asked.times, "held": held, "bits": shown}
 
 
@@ -316,7 +316,7 @@ def _through_oracle(mechanism: EncodedOracle | Apart, own: Ints, rng: np.random.
 # --- who says what about which key ---
 
 
-class _Asked(NamedTuple):
+class _AskedKeys(NamedTuple):
     """How often each key was asked, and the codes and values of those who hold what they were asked."""
 
     times: Ints
@@ -324,7 +324,7 @@ class _Asked(NamedTuple):
     values: Floats
 
 
-def _ask(population: Population, rng: np.random.Generator) -> _Asked:
+def _ask(population: Population, rng: np.random.Generator) -> _AskedKeys:
     """Every user draws an index; all look it up at once, halving their own sorted codes."""
     d, codes = population.n_keys, population.codes
     index = rng.integers(0, d, population.n_users)
@@ -335,7 +335,7 @@ def _ask(population: Population, rng: np.random.Generator) -> _Asked:
         low, high = np.where(after, middle + 1, low), np.where(after, high, middle)
     held = low < population.offsets[1:]
     held[held] = codes[low[held]] == index[held]
-    return _Asked(np.bincount(index, minlength=d), index[held], population.values[low[held]])
+    return _AskedKeys(np.bincount(index, minlength=d), index[held], population.values[low[held]])
 
 
 def _sampled_pairs(population: Population, l: int, rng: np.random.Generator) -> tuple[Ints, int]:
@@ -383,11 +383,11 @@ def _through_value_channel(
     """
     window, words = channel.window, channel.words
     excess = window.width * (channel.near - channel.far) / words
-    told = rng.random(places.size) < excess
-    outputs = window.step * bins[told] + rng.integers(0, window.width, int(told.sum()))
-    cells = np.bincount(places[told] * window.n_out + outputs, minlength=rest.size * window.n_out)
-    untold = np.bincount(places[~told], minlength=rest.size)
-    uniform = rng.binomial(untold, window.n_out * channel.far / words / (1 - excess))
+    in_window = rng.random(places.size) < excess
+    outputs = window.step * bins[in_window] + rng.integers(0, window.width, int(in_window.sum()))
+    cells = np.bincount(places[in_window] * window.n_out + outputs, minlength=rest.size * window.n_out)
+    elsewhere = np.bincount(places[~in_window], minlength=rest.size)
+    uniform = rng.binomial(elsewhere, window.n_out * channel.far / words / (1 - excess))
     uniform += rng.binomial(rest, window.n_out * channel.fake / words)
     return cells.reshape(rest.size, window.n_out) + _spread(rng, uniform, window.n_out)
 

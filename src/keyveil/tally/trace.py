@@ -11,8 +11,8 @@ adds one up batch by batch and keeps no report.
     prints               how many reports share a 16-bit fingerprint
     index, coin          how often each key was asked about, and with the coin +
     shown                how many reports show 0, 1, 2, ... boundary bits
-    cohort, bucket       how often each hash and each bucket was told
-    dummies              how often each signed dummy was told
+    cohort, bucket       how often each hash and each bucket was reported
+    dummies              how often each signed dummy was reported
 
 Which there are is the shape's business. `audit.reports` says what they must look like.
 """

@@ -1,9 +1,9 @@
-"""bucket: a whole record hashed to a few buckets, one bucket told. The default of this system.
+"""bucket: a whole record hashed to a few buckets, one bucket reported. The default of this system.
 
-Everything the papers pad, they also sample: of l pairs one is told, so the variance grows with l
+Everything the papers pad, they also sample: of l pairs one is reported, so the variance grows with l
 squared. Here nothing is sampled away. A public hash, one of `cohorts`, sends every signed key to
 one of g buckets; a record of l pairs (dummies fill it up) owns J <= l of them, and each own bucket
-is told e**epsilon times as often as each other one, as far as probabilities allow:
+is reported e**epsilon times as often as each other one, as far as probabilities allow:
 
     own(J)   = min(high, (1 - (g - J) low) / J),       the rest evenly over the other g - J buckets
     low      = 1 / (g - j0 + j0 e**epsilon),           high = e**epsilon low
@@ -12,7 +12,7 @@ For a fixed hash every report's chance lies between low and high whatever the re
 at most high/low for any hash, and padding, truncation and rounding only mix such rows. j0 is the J
 that makes an own bucket likeliest on average, T = E[own(J)].
 
-A symbol's supports (reports that told its bucket) have chance T if it was held and 1/g if not:
+A symbol's supports (reports of its bucket) have chance T if it was held and 1/g if not:
 
     f = ((A+ + A-)/n - 2/g) / ((T - 1/g)(1 + rho)),     S = ((A+ - A-)/n) / ((T - 1/g)(1 - rho))
 
@@ -166,7 +166,7 @@ class Bucket(Calibration):
         """Words for each own bucket when `owned` buckets are."""
         return min(self.high, (self.words - (self.buckets - owned) * self.low) // owned)
 
-    def told(self, bucket: int, owned: frozenset[int]) -> int:
+    def words_of(self, bucket: int, owned: frozenset[int]) -> int:
         """Words for a bucket when these are owned."""
         others = self.buckets - len(owned)
         if not others:
@@ -195,8 +195,8 @@ class Bucket(Calibration):
         for owned in range(1, min(self.pairs_per_user, g) + 1):
             own = self.own(owned)
             rest, others = self.words - owned * own, g - owned
-            told = (rest // others, ceil_div(rest, others)) if others else (self.words // g, own)
-            rows.append((own, *told))
+            least_and_most = (rest // others, ceil_div(rest, others)) if others else (self.words // g, own)
+            rows.append((own, *least_and_most))
         return Fraction(max(map(max, rows)), min(map(min, rows)))
 
     def witness(self) -> Witness:
@@ -216,7 +216,7 @@ class Bucket(Calibration):
             sets = [(self._buckets(cohort, record), record) for record in records]
             for (first, holder), (second, other) in itertools.permutations(sets, 2):
                 for bucket in first - second:
-                    ratio = Fraction(self.told(bucket, first), self.told(bucket, second))
+                    ratio = Fraction(self.words_of(bucket, first), self.words_of(bucket, second))
                     if ratio > best:
                         best, found = ratio, Witness(holder, other, cohort * self.buckets + bucket)
                 if best == loss:
@@ -238,7 +238,7 @@ class Bucket(Calibration):
         cohort, bucket = divmod(answer, self.buckets)
         chance = Fraction(0)
         for owned, weight in self._owned_law(cohort, record):
-            chance += weight * Fraction(self.told(bucket, owned), self.words)
+            chance += weight * Fraction(self.words_of(bucket, owned), self.words)
         return chance
 
     def _owned_law(self, cohort: int, record: Record) -> Iterator[tuple[frozenset[int], Fraction]]:
@@ -327,29 +327,29 @@ class Bucket(Calibration):
 
     @property
     def a(self) -> Fraction:
-        """Pr[a held symbol's bucket is told], over all hashes: T."""
+        """Pr[a held symbol's bucket is reported], over all hashes: T."""
         return self._own_chance(self.pairs_per_user)
 
     @property
     def b(self) -> Fraction:
-        """Pr[any other symbol's bucket is told], over all hashes."""
+        """Pr[any other symbol's bucket is reported], over all hashes."""
         return Fraction(1, self.buckets)
 
     def _own_chance(self, balls: int) -> Fraction:
         """The mean of `own` when so many balls fall into the buckets; where all are owned, it is 1/g."""
         g, words = self.buckets, self.words
-        told = sum(
+        total = sum(
             ways * (self.own(owned) if owned < g else Fraction(words, g))
             for owned, ways in enumerate(occupied(balls, g), start=1)
         )
-        return Fraction(told, g**balls * words)
+        return Fraction(total, g**balls * words)
 
     @property
     def moments(self) -> Moments:
         """Over all hashes: hits of both signs, and of one without the other, by holders and by others."""
         g, T, rho = self.buckets, float(self.a), float(self.rho)
         tied = rho + (1 - rho) / g
-        told, both_told = T - 1 / g, float(self._own_chance(max(self.pairs_per_user - 1, 1))) / g
+        gain, both_reported = T - 1 / g, float(self._own_chance(max(self.pairs_per_user - 1, 1))) / g
 
         def hits(t: float) -> tuple[float, float, float]:
             both, one, other = t * tied, t * (1 - tied), (1 - t) * (1 - tied) / (g - 1)
@@ -365,7 +365,7 @@ class Bucket(Calibration):
             )
 
         held, rest = spreads(T), spreads(1 / g)
-        to_f, to_s = told * (1 + rho), told * (1 - rho)
+        to_f, to_s = gain * (1 + rho), gain * (1 - rho)
         signs = math.inf if rho == 1 else 1 / to_s
         return Moments(
             frequency_noise=rest[0] / to_f**2,
@@ -373,18 +373,18 @@ class Bucket(Calibration):
             signed_noise=rest[1] * signs**2 if rho < 1 else math.inf,
             signed_owner=(held[1] - rest[1]) * signs**2 if rho < 1 else 0.0,
             crossed=held[2] * signs / to_f if rho < 1 else 0.0,
-            together=(T**2 - both_told) / told**2,
+            together=(T**2 - both_reported) / gain**2,
         )
 
     def debias(
         self, plus: Number, minus: Number, asked: Number, number: Exactness = float
     ) -> tuple[Number, Number]:
         """Unbiased frequency, and frequency * mean (0 where the signs are tied for good)."""
-        told, rho = number(self.a - self.b), number(self.rho)
-        frequency = ((plus + minus) / asked - 2 * number(self.b)) / (told * (1 + rho))
+        gain, rho = number(self.a - self.b), number(self.rho)
+        frequency = ((plus + minus) / asked - 2 * number(self.b)) / (gain * (1 + rho))
         if self.tie == TIE_WORDS:
             return frequency, 0 * frequency
-        return frequency, (plus - minus) / asked / (told * (1 - rho))
+        return frequency, (plus - minus) / asked / (gain * (1 - rho))
 
     def expected_asked(self, users: Number, number: Exactness = float) -> Number:
         """Every report can speak of every key."""
@@ -395,7 +395,7 @@ class Bucket(Calibration):
         return self.moments.covariance(frequency, 0.0, asked).frequency
 
     def ticks(self, answer: int) -> Iterator[Tick]:
-        """Every key's two signs, as far as their bucket was told."""
+        """Every key's two signs, as far as their bucket was reported."""
         cohort, bucket = divmod(answer, self.buckets)
         for code in range(self.n_keys):
             yield "asked", (code,)

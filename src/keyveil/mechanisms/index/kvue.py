@@ -1,6 +1,6 @@
 """KVUE: draw an index, and answer about it by randomized response over three symbols.
 
-Of the drawn key a user is in one of three states, absent, + or -. The state is told truthfully with
+Of the drawn key a user is in one of three states, absent, + or -. The state is reported truthfully with
 chance E / (E + 2), E = e**epsilon, and each of the other two with chance 1 / (E + 2): the whole
 budget serves both questions at once. In the channel's letters a = (E + 1)/(E + 2), b = 2/(E + 2),
 p = E/(E + 1).

@@ -62,13 +62,13 @@ class Levels(IndexedBoundary):
     def moments(self) -> Moments:
         """For values at the ends of their range; between them rounding costs less than is counted."""
         a, b, channel = float(self.a), float(self.b), self.channel
-        told = (channel.near - channel.far) / channel.words
+        slope = (channel.near - channel.far) / channel.words
         squares = sum((2 * place / (self.bins - 1) - 1) ** 2 for place in range(self.bins))
         return Moments(
             frequency_noise=b * (1 - b) / (a - b) ** 2,
             frequency_owner=(1 - a - b) / (a - b),
-            signed_noise=channel.fake / channel.words * squares / told**2,
-            signed_owner=1 / told - 1,
+            signed_noise=channel.fake / channel.words * squares / slope**2,
+            signed_owner=1 / slope - 1,
             crossed=(1 - a) / (a - b),
             drawn=1.0 - 1.0 / self.n_keys,
         )
@@ -77,8 +77,8 @@ class Levels(IndexedBoundary):
         self, plus: Number, minus: Number, asked: Number, number: Exactness = float
     ) -> tuple[Number, Number]:
         """Unbiased frequency, and frequency * mean; a level x counts (1 + x)/2 for + and the rest for -."""
-        told = number(Fraction(self.channel.near - self.channel.far, self.channel.words))
-        return share(number(self.a), number(self.b), plus + minus, asked), (plus - minus) / asked / told
+        slope = number(Fraction(self.channel.near - self.channel.far, self.channel.words))
+        return share(number(self.a), number(self.b), plus + minus, asked), (plus - minus) / asked / slope
 
     def expected_asked(self, users: Number, number: Exactness = float) -> Number:
         """One report in d speaks of a key."""

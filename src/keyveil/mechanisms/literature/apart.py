@@ -166,9 +166,9 @@ class Apart(Calibration, AsksEverybody):
 
     def resembles(self, answer: Answer, witness: Witness) -> bool:
         """What the witness's answer says of both records' keys, and the sign."""
-        (key, sign), (told, told_sign) = self._split(answer), self._split(witness.answer)
-        return sign == told_sign and all(
-            self.oracle.supports(key, code) == self.oracle.supports(told, code)
+        (key, sign), (witness_key, witness_sign) = self._split(answer), self._split(witness.answer)
+        return sign == witness_sign and all(
+            self.oracle.supports(key, code) == self.oracle.supports(witness_key, code)
             for code in record_codes(witness)
         )
 

@@ -1,6 +1,6 @@
 """PrivKVM* with unary boundaries: draw an index, and answer about its key with one bit per boundary.
 
-As `privkvm_star`, but the boundary is told by optimised unary encoding instead of randomized
+As `privkvm_star`, but the boundary is reported by optimised unary encoding instead of randomized
 response: better for many bins, at the price of one bit each. Who does not hold the key and says
 "held" draws a boundary evenly and tells it in the same way.
 
@@ -119,7 +119,7 @@ class IndexedBoundaryBits(AsksOneKey, Calibration):
         )
 
     def _boundaries(self, level: int | None) -> list[tuple[int, Fraction]]:
-        """The exact chances of the boundary that is told."""
+        """The exact chances of the boundary that is reported."""
         if level is not None:
             return boundary_law(level, self.bins, self.word_bits)
         words = 1 << self.word_bits

@@ -2,7 +2,7 @@
 
 After the first round the collector knows a mean of every key and wants non-holders to speak for it.
 For the drawn key a coin shows + with chance (1 + mean)/2. A holder's sign, or a non-holder's coin,
-is kept with chance p; "held" is told with chance a by holders and b by others. The paper's collector
+is kept with chance p; "held" is reported with chance a by holders and b by others. The paper's collector
 draws the coin for every user and key and sends it; here the device draws it from the public mean and
 repeats it in its report. The collector knows as much, the tallies have the same law, and what is
 broadcast is d means instead of n d coins.

@@ -1,6 +1,6 @@
 """PrivKVM*, one round: draw an index, and answer about its key with a boundary of its value's bin.
 
-The drawn key is told held or not with odds e**epsilon1; a holder's boundary goes through randomized
+The drawn key is reported held or not with odds e**epsilon1; a holder's boundary goes through randomized
 response over the boundaries with odds e**epsilon2; a non-holder who says "held" says a uniformly
 drawn boundary. Both budgets are half of the round's, as the paper adds them; with uniform fakes the
 true loss is smaller, and it is the one that is printed.

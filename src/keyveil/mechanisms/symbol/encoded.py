@@ -7,7 +7,7 @@ An encoder of `keys_only` and an oracle, by name; each is a round of `auto` or `
     size-class         which class of sizes, by randomized response
     size-class-wave    the same by a square wave over the classes: better for many
     own-sign           the sign of one value, by randomized response
-    popular-size       the class of sizes, told by those who hold popular keys
+    popular-size       the class of sizes, reported by those who hold popular keys
 """
 
 from __future__ import annotations

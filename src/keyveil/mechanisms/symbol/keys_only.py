@@ -1,13 +1,13 @@
-"""Keys alone: a record becomes one symbol by an encoder, and the symbol is told by an oracle.
+"""Keys alone: a record becomes one symbol by an encoder, and the symbol is reported by an oracle.
 
     OwnKey       one of the user's keys, evenly; a symbol of its own for users who hold nothing
-    RecordSize   how many pairs there are, cut at the largest size that is told apart
+    RecordSize   how many pairs there are, cut at the largest size that is distinguished
     SizeClass    the same in classes
     OwnSign      the sign of one of the user's values
-    PopularSize  the class of sizes, told by those who hold popular keys
+    PopularSize  the class of sizes, reported by those who hold popular keys
 
 Encoders and oracles are small and meet only here. With OwnKey a user of several keys tells one of
-them, so shares are those of users who told a key, not of those who hold it.
+them, so shares are those of users who reported a key, not of those who hold it.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def _ascend(starts: tuple[int, ...], first: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedOracle(Calibration, AsksEverybody):
-    """A mechanism: a record's symbol, told by an oracle. Words: symbol, then the oracle's."""
+    """A mechanism: a record's symbol, reported by an oracle. Words: symbol, then the oracle's."""
 
     encoder: Encoder
     oracle: Oracle

@@ -2,7 +2,7 @@
 
 The alphabet is the 2(d + l) signed keys; symbol 2k is (k, +), 2k + 1 is (k, -), dummies come last.
 The sampled symbol is kept with chance keep, its sign flipped with chance flip, and each of the
-2(d + l - 1) others is told with chance fake.
+2(d + l - 1) others is reported with chance fake.
 
 A held key is sampled with chance w, at most ceil(2**64 / l) / 2**64 (the integer stand-in for 1/l),
 so the chance of telling any symbol lies between fake and w keep + (1 - w) fake:
@@ -135,7 +135,7 @@ class SignedResponse(PaddedSampling):
         return replace(shown, apart=float(self.pairs_per_user * b / (a - b)))
 
     def ticks(self, answer: int) -> Iterator[Tick]:
-        """Every key could have been told; one was, or a dummy."""
+        """Every key could have been reported; one was, or a dummy."""
         for code in range(self.n_keys):
             yield "asked", (code,)
         if answer < 2 * self.n_keys:

@@ -170,7 +170,7 @@ class UeSw(Calibration, ThroughChannel, AsksEverybody):
 
     @property
     def moments(self) -> Moments:
-        """Of frequencies; a sign is not told."""
+        """Of frequencies; a sign is not reported."""
         a, b, l = float(self.a), float(self.b), self.pairs_per_user
         heard = b + (a - b) / l
         return Moments(

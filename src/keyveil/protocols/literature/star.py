@@ -36,7 +36,7 @@ from keyveil.tally import Tally
 
 Floats = NDArray[np.float64]
 
-# How a boundary is told: by randomized response, or by one optimised bit each.
+# How a boundary is reported: by randomized response, or by one optimised bit each.
 ORACLES: dict[str, type[Calibrated]] = {"grr": PrivKvmStarBoundary, "oue": IndexedBoundaryBits}
 
 
@@ -193,9 +193,9 @@ def boundary_shares(mechanism: Mechanism, tally: Tally, asked: Floats, holders: 
     if isinstance(mechanism, IndexedBoundaryBits):
         own, other, bins = float(mechanism.bits.a), float(mechanism.bits.b), mechanism.bins
         a, b = float(mechanism.a), float(mechanism.b)
-        told = (tally.cells["bits"] - other * tally.cells["held"][:, None]) / (own - other)
+        unmasked = (tally.cells["bits"] - other * tally.cells["held"][:, None]) / (own - other)
         fakes = (1 - holders) * b / bins
-        spoken: Floats = (told / asked[:, None] - fakes[:, None]) / (holders * a)[:, None]
+        spoken: Floats = (unmasked / asked[:, None] - fakes[:, None]) / (holders * a)[:, None]
         return spoken
     assert isinstance(mechanism, IndexedBoundary)
     channel = mechanism.channel

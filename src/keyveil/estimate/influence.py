@@ -68,18 +68,18 @@ Floats = NDArray[np.float64]
 HOSTILE_SHARE = 0.01
 
 
-class Said(NamedTuple):
+class Statement(NamedTuple):
     """What a report says of one key: how often it is heard, and how often with + rather than -."""
 
     heard: float
     sign: float
 
 
-SILENT, UP, DOWN, TOLD = Said(0, 0), Said(1, 1), Said(1, -1), Said(1, 0)
+SILENT, UP, DOWN, UNSIGNED = Statement(0, 0), Statement(1, 1), Statement(1, -1), Statement(1, 0)
 
 
 class Shift(NamedTuple):
-    """How far a key can be moved, downwards and upwards; means on the scale [-1, 1], NaN where untold."""
+    """How far a key can be moved, downwards and upwards; means on the scale [-1, 1], or NaN."""
 
     frequency_down: Floats
     frequency_up: Floats
@@ -119,15 +119,15 @@ class Lever:
     floor: float
     """What a silent report adds: never positive."""
     signed: float | None = None
-    """What a sign adds to what a mean is divided from; None where a mean is not linear, or not told."""
+    """What a sign adds to what a mean is divided from; None where a mean is not linear, or not estimated."""
     mean_weight: float = 1.0
     mean_floor: float = 0.0
     """What a mean is divided by: heard * mean_weight + mean_floor."""
-    says: tuple[Said, ...]
+    says: tuple[Statement, ...]
     asked: float = 1.0
     """How much of an honest crowd is asked about a key where liars can see to it that they are; else 1."""
 
-    def of_report(self, said: Said) -> float:
+    def of_report(self, said: Statement) -> float:
         """w_f of a report that says this."""
         return said.heard * self.weight + self.floor
 
@@ -158,7 +158,7 @@ class Lever:
         means = self._means(frequency, mean, part)
         return Shift(-ends.min(axis=0), ends.max(axis=0), cut - means.min(axis=0), means.max(axis=0) - cut)
 
-    def plan(self, frequency: float, mean: float, share: float, *, up: bool) -> tuple[Said, float]:
+    def plan(self, frequency: float, mean: float, share: float, *, up: bool) -> tuple[Statement, float]:
         """What hostile reports say to move a mean furthest, and which part of those asked says it.
 
         Not always all of them: what takes a key's last holders away leaves no mean to be moved.
@@ -178,7 +178,7 @@ class Lever:
         return (frequency - self.floor) / self.weight * self.mean_weight + self.mean_floor
 
     def _mixed(
-        self, divisor: Floats, sums: Floats, said: Said, signed: float, part: Floats | float
+        self, divisor: Floats, sums: Floats, said: Statement, signed: float, part: Floats | float
     ) -> tuple[Floats, Floats]:
         """Divisor and sum of signs once a part says this."""
         below = (1 - part) * divisor + part * (said.heard * self.mean_weight + self.mean_floor)
@@ -228,7 +228,7 @@ class Bend(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Bent:
+class TransformedLever:
     """A lever whose estimates went through an increasing function: ends stay ends."""
 
     lever: Pull
@@ -236,10 +236,10 @@ class Bent:
 
     def shift(self, frequency: Floats, mean: Floats, share: float) -> Shift:
         """How far the function's values move."""
-        told = self.bend.share(frequency)
-        moved = self.lever.shift(told, mean, share)
-        down = frequency - self.bend.frequency(told - moved.frequency_down)
-        up = self.bend.frequency(told + moved.frequency_up) - frequency
+        cut = self.bend.share(frequency)
+        moved = self.lever.shift(cut, mean, share)
+        down = frequency - self.bend.frequency(cut - moved.frequency_down)
+        up = self.bend.frequency(cut + moved.frequency_up) - frequency
         return moved._replace(frequency_down=down, frequency_up=up)
 
 
@@ -265,7 +265,7 @@ def lever(mechanism: object) -> Lever:
 
 
 def _debiased(
-    mechanism: SignedUnary | SignedResponse | SampledIndex | Bucket | Levels, says: list[Said]
+    mechanism: SignedUnary | SignedResponse | SampledIndex | Bucket | Levels, says: list[Statement]
 ) -> Lever:
     """Whoever debiases frequency and sign says by that how much a report weighs."""
     floor, _ = mechanism.debias(0.0, 0.0, 1.0)
@@ -286,7 +286,7 @@ def _share(mechanism: Mechanism, asked: float = 1.0) -> Lever:
     a, b, l = float(mechanism.a), float(mechanism.b), mechanism.pairs_per_user
     floor = share(a, b, 0.0, 1.0, l)
     asked = 1.0 if mechanism.issued else asked
-    return Lever(weight=share(a, b, 1.0, 1.0, l) - floor, floor=floor, says=(SILENT, TOLD), asked=asked)
+    return Lever(weight=share(a, b, 1.0, 1.0, l) - floor, floor=floor, says=(SILENT, UNSIGNED), asked=asked)
 
 
 @lever.register
@@ -317,11 +317,11 @@ def _(mechanism: Bucket) -> Lever:
     if not mechanism.issued:
         says = [SILENT] if g > 2 or tied > 0 else []
         says += [UP, DOWN] if tied < 1 else []
-        says += [Said(2, 0)] if tied > 0 else []
+        says += [Statement(2, 0)] if tied > 0 else []
     else:
         # Where the signs share a bucket a report speaks for both or for neither; two buckets leave no third.
         says = [SILENT] if g > 2 else []
-        says += [Said(1 + way * tied, sign * (1 - tied)) for way in (1, -1) for sign in (1, -1)]
+        says += [Statement(1 + way * tied, sign * (1 - tied)) for way in (1, -1) for sign in (1, -1)]
     return _debiased(mechanism, says)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from keyveil.errors import MechanismError
 from keyveil.estimate import estimate, lever
-from keyveil.estimate.hostile import Said
+from keyveil.estimate.influence import Statement
 from keyveil.mechanisms import REGISTRY, EncodedOracle, Response, SizeClass, build
 from keyveil.protocols import build_protocol
 from keyveil.tally import Tally, count
@@ -37,7 +37,7 @@ def said_of(mechanism, answer, code):
             heard, sign = heard + 1, sign + (1 if name == "plus" else -1)
         elif name in ("held", "support"):
             heard += 1
-    return Said(heard, sign) if asked or heard else None
+    return Statement(heard, sign) if asked or heard else None
 
 
 def answers_of(mechanism):
@@ -53,11 +53,11 @@ def test_every_answer_lies_within_what_a_lever_says(name):
         if said is None:
             continue
         if pull.signed is None:
-            said = Said(said.heard, 0)
+            said = Statement(said.heard, 0)
         met.add(said)
     for heard, sign in met:
         ends = [pull.of_report(each) for each in pull.says]
-        assert min(ends) - 1e-9 <= pull.of_report(Said(heard, sign)) <= max(ends) + 1e-9
+        assert min(ends) - 1e-9 <= pull.of_report(Statement(heard, sign)) <= max(ends) + 1e-9
         assert abs(sign) <= max(abs(each.sign) for each in pull.says)
     assert {each for each in pull.says if pull.signed is not None} <= met or pull.signed is None
 

@@ -1,8 +1,8 @@
 """How far devices that lie could move the keys that are looked at first.
 
-The bound is the release's own, from the weights of `estimate.hostile`: exact for the expected shift, whatever
-the liars know and however they act together. It cannot be detected away: reports that are drawn honestly
-from a lie look like any other. A page asks for a share of devices and shows what it is told.
+The bound is the release's own, from the weights of `estimate.influence`: exact for the expected shift,
+whatever the liars know and however they act together. It cannot be detected away: reports that are drawn
+honestly from a lie look like any other. A page asks for a share of devices and shows what it is answered.
 """
 
 from __future__ import annotations
