@@ -220,8 +220,8 @@ def _(mechanism: SignedResponse, records: Records, words: Words) -> Ints:
     lies = ((word - np.uint64(c.keep + c.flip)) // np.uint64(c.fake)).astype(np.int64)
     # Lies skip over the truth's two symbols.
     lies += 2 * (lies >= 2 * keys)
-    symbols = np.where(heard == ABSENT, lies, 2 * keys + (heard == MINUS))
-    return symbols
+    answers: Ints = np.where(heard == ABSENT, lies, 2 * keys + (heard == MINUS))
+    return answers
 
 
 @symbols_from_words.register
