@@ -23,14 +23,11 @@ import numpy as np
 from keyveil.errors import MechanismError
 from keyveil.estimate.influence import Statement
 from keyveil.mechanisms import (
-    Apart,
     Bits,
-    BroadcastIndex,
     Bucket,
     EncodedOracle,
     Hashed,
     IndexedBoundary,
-    IndexedBoundaryBits,
     Mechanism,
     Response,
     SampledIndex,
@@ -97,15 +94,15 @@ def say(mechanism: object, orders: Orders, rng: np.random.Generator) -> Answers:
 
 @say.register
 def _(mechanism: SignedUnary, orders: Orders, rng: np.random.Generator) -> Answers:
-    answers = _rest(mechanism, orders, rng, (mechanism.n_keys,))
-    answers[:, list(orders.targets)] = _sign(orders.said, ABSENT, PLUS, MINUS)
+    answers = hide_among_noise(mechanism, orders, rng, (mechanism.n_keys,))
+    answers[:, list(orders.targets)] = by_sign(orders.said, ABSENT, PLUS, MINUS)
     return answers
 
 
 @say.register
 def _(mechanism: UeSw, orders: Orders, rng: np.random.Generator) -> Answers:
-    answers = _rest(mechanism, orders, rng, (mechanism.n_padded,))
-    answers[:, list(orders.targets)] = _sign(orders.said, ABSENT, mechanism.channel.window.n_out, 1)
+    answers = hide_among_noise(mechanism, orders, rng, (mechanism.n_padded,))
+    answers[:, list(orders.targets)] = by_sign(orders.said, ABSENT, mechanism.channel.window.n_out, 1)
     return answers
 
 
@@ -118,35 +115,13 @@ def _(mechanism: SignedResponse, orders: Orders, rng: np.random.Generator) -> An
 
 @say.register
 def _(mechanism: SampledIndex, orders: Orders, rng: np.random.Generator) -> Answers:
-    return _indexed(mechanism, orders, rng, 3, _sign(orders.said, ABSENT, PLUS, MINUS))
-
-
-@say.register
-def _(mechanism: BroadcastIndex, orders: Orders, rng: np.random.Generator) -> Answers:
-    return _indexed(mechanism, orders, rng, 6, _sign(orders.said, ABSENT, PLUS, MINUS))
+    return indexed_answers(mechanism, orders, rng, 3, by_sign(orders.said, ABSENT, PLUS, MINUS))
 
 
 @say.register
 def _(mechanism: IndexedBoundary, orders: Orders, rng: np.random.Generator) -> Answers:
-    symbol = _sign(orders.said, ABSENT, mechanism.bins, 1)
-    return _indexed(mechanism, orders, rng, mechanism.bins + 1, symbol)
-
-
-@say.register
-def _(mechanism: IndexedBoundaryBits, orders: Orders, rng: np.random.Generator) -> Answers:
-    shown = _sign(orders.said, 0, 1 + (1 << (mechanism.bins - 1)), 2)
-    return _indexed(mechanism, orders, rng, (1 << mechanism.bins) + 1, shown)
-
-
-@say.register
-def _(mechanism: Apart, orders: Orders, rng: np.random.Generator) -> Answers:
-    d, up = mechanism.n_keys, orders.said.sign >= 0
-    if isinstance(mechanism.oracle, Response):
-        return 2 * (orders.in_turn if orders.said.heard else np.full(orders.reports, d)) + up
-    answers = _rest(mechanism, orders, rng, (mechanism.oracle.n_symbols + 1,))
-    answers[:, list(orders.targets)] = int(orders.said.heard)
-    answers[:, -1] = up
-    return answers
+    symbol = by_sign(orders.said, ABSENT, mechanism.bins, 1)
+    return indexed_answers(mechanism, orders, rng, mechanism.bins + 1, symbol)
 
 
 @say.register
@@ -162,7 +137,7 @@ def _(mechanism: EncodedOracle, orders: Orders, rng: np.random.Generator) -> Ans
     if isinstance(oracle, Response):
         return orders.in_turn if orders.said.heard else np.full(orders.reports, mechanism.n_keys)
     assert isinstance(oracle, Bits)
-    answers = _rest(mechanism, orders, rng, (oracle.n_symbols,))
+    answers = hide_among_noise(mechanism, orders, rng, (oracle.n_symbols,))
     answers[:, list(orders.targets)] = int(orders.said.heard)
     return answers
 
@@ -183,7 +158,7 @@ def _(mechanism: Bucket, orders: Orders, rng: np.random.Generator) -> Answers:
     return _aimed(mechanism, hit, orders, rng, mechanism.cohorts, mechanism.buckets)
 
 
-def _indexed(
+def indexed_answers(
     mechanism: Mechanism, orders: Orders, rng: np.random.Generator, symbols: int, symbol: int
 ) -> Ints:
     """What is said of a target. Where ids are handed out, an id gives the key: silence if it is no target."""
@@ -217,7 +192,9 @@ def _aimed(
     return np.resize(loudest, n)
 
 
-def _rest(mechanism: Mechanism, orders: Orders, rng: np.random.Generator, shape: tuple[int, ...]) -> Answers:
+def hide_among_noise(
+    mechanism: Mechanism, orders: Orders, rng: np.random.Generator, shape: tuple[int, ...]
+) -> Answers:
     """Silence about all other keys, or what a user who holds nothing would say of them."""
     n = orders.reports
     if not orders.hidden:
@@ -232,5 +209,6 @@ def _rest(mechanism: Mechanism, orders: Orders, rng: np.random.Generator, shape:
     return draw_answers(mechanism, holds_nothing, rng)
 
 
-def _sign(said: Statement, silent: int, up: int, down: int) -> int:
+def by_sign(said: Statement, silent: int, up: int, down: int) -> int:
+    """The symbol for a statement: silence, or one of two signs."""
     return silent if not said.heard else up if said.sign >= 0 else down

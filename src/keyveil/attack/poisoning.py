@@ -8,7 +8,8 @@ Every attack is shown to the tests of `audit.reports` as well.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from functools import singledispatch
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +21,10 @@ from keyveil.errors import MechanismError, TallyError
 from keyveil.estimate import Lever, estimate, lever
 from keyveil.estimate.influence import check_share
 from keyveil.mechanisms import (
-    Apart,
     Bits,
     Bucket,
     EncodedOracle,
     IndexedBoundary,
-    IndexedBoundaryBits,
     Levels,
     Mechanism,
     SampledIndex,
@@ -159,7 +158,8 @@ def poisoned(mechanism: Mechanism, honest: Counted, hostile: Answers) -> Poisone
     return Poisoned(read(mechanism, honest.tally), read(mechanism, after), verdict)
 
 
-def read(mechanism: Mechanism, tally: Tally) -> tuple[Floats, Floats]:
+@singledispatch
+def read(mechanism: Any, tally: Tally) -> tuple[Floats, Floats]:
     """Frequencies and means as the protocols read them off a tally; NaN where a mean is not linear."""
     if isinstance(mechanism, SignedUnary | SignedResponse | SampledIndex | Bucket | Levels):
         found = estimate(mechanism, tally)
@@ -170,17 +170,17 @@ def read(mechanism: Mechanism, tally: Tally) -> tuple[Floats, Floats]:
         heard = cells["bins"].sum(axis=1)[:d]
     elif isinstance(mechanism, EncodedOracle):
         heard = cells["support"][:d]
-    elif isinstance(mechanism, IndexedBoundaryBits):
-        heard = cells["held"]
     else:
         heard = tally.plus + tally.minus
-    frequency = debiased_share(
+    return debiased_frequency(mechanism, heard, asked), np.full(d, np.nan)
+
+
+def debiased_frequency(mechanism: Mechanism, heard: Any, asked: Any) -> Floats:
+    """The unbiased frequency of keys that were heard so often."""
+    frequency: Floats = debiased_share(
         float(mechanism.a), float(mechanism.b), heard, np.maximum(asked, 1), mechanism.pairs_per_user
     )
-    mean = np.full(d, np.nan)
-    if isinstance(mechanism, Apart):
-        mean = mechanism.heard_mean(tally.plus.astype(float), tally.minus.astype(float))
-    return frequency, mean
+    return frequency
 
 
 def check_targets(mechanism: Mechanism, targets: tuple[int, ...]) -> None:

@@ -1,5 +1,6 @@
 """Tallies become frequencies, means and distributions; post-processing is separate and named."""
 
+import keyveil.estimate.literature  # noqa: F401  # registers what it knows
 from keyveil.estimate.distribution import (
     Distribution,
     bin_points,

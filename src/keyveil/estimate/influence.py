@@ -46,12 +46,9 @@ from numpy.typing import NDArray
 
 from keyveil.errors import MechanismError
 from keyveil.mechanisms import (
-    Apart,
-    BroadcastIndex,
     Bucket,
     EncodedOracle,
     IndexedBoundary,
-    IndexedBoundaryBits,
     Levels,
     Mechanism,
     OwnKey,
@@ -281,7 +278,7 @@ def _debiased(
     )
 
 
-def _share(mechanism: Mechanism, asked: float = 1.0) -> Lever:
+def share_lever(mechanism: Mechanism, asked: float = 1.0) -> Lever:
     """Frequencies alone; `asked` of an honest crowd are asked about a key."""
     a, b, l = float(mechanism.a), float(mechanism.b), mechanism.pairs_per_user
     floor = share(a, b, 0.0, 1.0, l)
@@ -326,36 +323,13 @@ def _(mechanism: Bucket) -> Lever:
 
 
 @lever.register
-def _(mechanism: Apart) -> Lever:
-    own = _share(mechanism)
-    return Lever(
-        weight=own.weight,
-        floor=own.floor,
-        signed=mechanism.heard_mean(1.0, 0.0),
-        says=(SILENT, UP, DOWN),
-    )
-
-
-@lever.register
-def _(mechanism: BroadcastIndex) -> Lever:
-    if mechanism.a == mechanism.b:
-        raise MechanismError("a later round of privkvm asks for signs alone; its frequencies are round 1's")
-    return _share(mechanism, 1 / mechanism.n_keys)
-
-
-@lever.register
 def _(mechanism: IndexedBoundary) -> Lever:
-    return _share(mechanism, 1 / mechanism.n_keys)
-
-
-@lever.register
-def _(mechanism: IndexedBoundaryBits) -> Lever:
-    return _share(mechanism, 1 / mechanism.n_keys)
+    return share_lever(mechanism, 1 / mechanism.n_keys)
 
 
 @lever.register
 def _(mechanism: UeSw) -> Lever:
-    return _share(mechanism)
+    return share_lever(mechanism)
 
 
 @lever.register
@@ -364,4 +338,4 @@ def _(mechanism: EncodedOracle) -> Lever:
         raise MechanismError(
             f"no poisoning is defined for {type(mechanism.encoder).__name__}: it speaks of no single key"
         )
-    return _share(mechanism)
+    return share_lever(mechanism)

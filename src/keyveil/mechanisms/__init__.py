@@ -10,7 +10,6 @@ kernels, `named` makes one of its name, `device` the report that is sent; `descr
 integers.
 """
 
-import keyveil.mechanisms.literature.describe  # noqa: F401  # registers what it describes
 from keyveil.mechanisms.base import (
     Allocation,
     Answer,
@@ -28,10 +27,7 @@ from keyveil.mechanisms.hash.bucket import Bucket
 from keyveil.mechanisms.index.boundary import IndexedBoundary
 from keyveil.mechanisms.index.indexed import SampledIndex
 from keyveil.mechanisms.index.levels import Levels
-from keyveil.mechanisms.literature.apart import Apart
-from keyveil.mechanisms.literature.boundary_bits import IndexedBoundaryBits
-from keyveil.mechanisms.literature.broadcast import BroadcastIndex
-from keyveil.mechanisms.literature.harmony import Harmony
+from keyveil.mechanisms.literature import Apart, BroadcastIndex, Harmony, IndexedBoundaryBits
 from keyveil.mechanisms.moments import Covariance, Moments
 from keyveil.mechanisms.oracles import Bits, Hashed, Response, Wave
 from keyveil.mechanisms.registry import REGISTRY, build, find

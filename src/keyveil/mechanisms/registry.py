@@ -17,11 +17,16 @@ from keyveil.mechanisms.base import Allocation, Calibrated, Mechanism
 from keyveil.mechanisms.hash.bucket import Bucket
 from keyveil.mechanisms.index.kvue import KvUe
 from keyveil.mechanisms.index.levels import Levels
-from keyveil.mechanisms.literature.apart import KrrHarmony, OueHarmony, RapporHarmony
-from keyveil.mechanisms.literature.boundary_bits import IndexedBoundaryBits
-from keyveil.mechanisms.literature.broadcast import BroadcastIndex
-from keyveil.mechanisms.literature.privkv import PrivKv, PrivKvSplit
-from keyveil.mechanisms.literature.privkvm_star import PrivKvmStarBoundary
+from keyveil.mechanisms.literature import (
+    BroadcastIndex,
+    IndexedBoundaryBits,
+    KrrHarmony,
+    OueHarmony,
+    PrivKv,
+    PrivKvmStarBoundary,
+    PrivKvSplit,
+    RapporHarmony,
+)
 from keyveil.mechanisms.symbol.encoded import (
     OwnSignResponse,
     PopularSizeResponse,

@@ -3,9 +3,10 @@
 from keyveil.protocols.base import History, Outcome, Protocol, protocol_name, split_groups, total_loss
 from keyveil.protocols.issued import IssuedIds
 from keyveil.protocols.ks_grr import KsGrr
+from keyveil.protocols.literature.one_round import PrivKvEm, PrivKvMle
 from keyveil.protocols.literature.privkvm import PrivKvm, PrivKvmPlus, PrivKvmVirtual
 from keyveil.protocols.literature.star import PrivKvmStar
-from keyveil.protocols.one_round import OneRound, PrivKvEm, PrivKvMle, UnarySquareWave
+from keyveil.protocols.one_round import OneRound, UnarySquareWave
 from keyveil.protocols.options import parse_options
 from keyveil.protocols.registry import build_protocol, versions
 from keyveil.protocols.replay import replay

@@ -18,16 +18,10 @@ from keyveil.protocols import auto
 from keyveil.protocols.auto import Auto
 from keyveil.protocols.base import Protocol
 from keyveil.protocols.ks_grr import KsGrr
+from keyveil.protocols.literature.one_round import KeysAndValuesApart, PrivKvEm, PrivKvMle
 from keyveil.protocols.literature.privkvm import PrivKvm, PrivKvmPlus, PrivKvmVirtual
 from keyveil.protocols.literature.star import PrivKvmStar
-from keyveil.protocols.one_round import (
-    KeysAndValuesApart,
-    KeysOnly,
-    OneRound,
-    PrivKvEm,
-    PrivKvMle,
-    UnarySquareWave,
-)
+from keyveil.protocols.one_round import KeysOnly, OneRound, UnarySquareWave
 from keyveil.rounds import ONE_ROUND
 
 # Where a campaign does not say how many will answer.

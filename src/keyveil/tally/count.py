@@ -18,13 +18,10 @@ from numpy.typing import NDArray
 from keyveil.compiled import is_compiled
 from keyveil.errors import Refusal, ReportRejected
 from keyveil.mechanisms import (
-    Apart,
-    BroadcastIndex,
     Bucket,
     EncodedOracle,
     Hashed,
     IndexedBoundary,
-    IndexedBoundaryBits,
     Mechanism,
     Response,
     SampledIndex,
@@ -192,54 +189,31 @@ def _(mechanism: SignedUnary, payloads: Payloads) -> CountedCells:
     counts, bad = count_bits(mechanism.layout, payloads)
     cells = counts[: 2 * mechanism.n_keys].reshape(-1, 2)
     return CountedCells(
-        {"plus": cells[:, 0], "minus": cells[:, 1], "asked": _all(mechanism.n_keys, bad)}, bad
+        {"plus": cells[:, 0], "minus": cells[:, 1], "asked": asked_of_all(mechanism.n_keys, bad)}, bad
     )
 
 
 @count_answers.register
 def _(mechanism: SignedResponse, payloads: Payloads) -> CountedCells:
-    counts, bad = _histogram(mechanism.layout, payloads)
+    counts, bad = symbol_counts(mechanism.layout, payloads)
     cells = counts[: 2 * mechanism.n_keys].reshape(-1, 2)
     return CountedCells(
-        {"plus": cells[:, 0], "minus": cells[:, 1], "asked": _all(mechanism.n_keys, bad)}, bad
+        {"plus": cells[:, 0], "minus": cells[:, 1], "asked": asked_of_all(mechanism.n_keys, bad)}, bad
     )
 
 
 @count_answers.register
 def _(mechanism: SampledIndex, payloads: Payloads) -> CountedCells:
-    counts, bad = _histogram(mechanism.layout, payloads)
+    counts, bad = symbol_counts(mechanism.layout, payloads)
     cells = counts.reshape(-1, 3)
     return CountedCells({"plus": cells[:, PLUS], "minus": cells[:, MINUS], "asked": cells.sum(axis=1)}, bad)
 
 
 @count_answers.register
-def _(mechanism: BroadcastIndex, payloads: Payloads) -> CountedCells:
-    counts, bad = _histogram(mechanism.layout, payloads)
-    cells = counts.reshape(-1, 2, 3).sum(axis=1)
-    return CountedCells({"plus": cells[:, PLUS], "minus": cells[:, MINUS], "asked": cells.sum(axis=1)}, bad)
-
-
-@count_answers.register
 def _(mechanism: IndexedBoundary, payloads: Payloads) -> CountedCells:
-    counts, bad = _histogram(mechanism.layout, payloads)
+    counts, bad = symbol_counts(mechanism.layout, payloads)
     cells = counts.reshape(-1, mechanism.bins + 1)
     return CountedCells({"bins": cells[:, ABSENT + 1 :], "asked": cells.sum(axis=1)}, bad)
-
-
-@count_answers.register
-def _(mechanism: IndexedBoundaryBits, payloads: Payloads) -> CountedCells:
-    d, bins = mechanism.n_keys, mechanism.bins
-    symbols, bad = read_symbols(mechanism.layout, payloads)
-    index, symbol = np.divmod(symbols, (1 << bins) + 1)
-    said = symbol > 0
-    keys, shown = index[said], symbol[said] - 1
-    bits = [np.bincount(keys[(shown >> place) & 1 == 1], minlength=d) for place in range(bins)]
-    cells = {
-        "asked": np.bincount(index, minlength=d),
-        "held": np.bincount(keys, minlength=d),
-        "bits": np.stack(bits, axis=1),
-    }
-    return CountedCells(cells, bad)
 
 
 @count_answers.register
@@ -253,7 +227,7 @@ def _(mechanism: UeSw, payloads: Payloads) -> CountedCells:
 def _(mechanism: EncodedOracle, payloads: Payloads) -> CountedCells:
     oracle = mechanism.oracle
     if isinstance(oracle, Response | Wave):
-        counts, bad = _histogram(oracle.layout, payloads)
+        counts, bad = symbol_counts(oracle.layout, payloads)
         return CountedCells({"support" if isinstance(oracle, Response) else "outputs": counts}, bad)
     if isinstance(oracle, Hashed):
         symbols, bad = read_symbols(oracle.layout, payloads)
@@ -266,22 +240,6 @@ def _(mechanism: EncodedOracle, payloads: Payloads) -> CountedCells:
 def _(mechanism: Bucket, payloads: Payloads) -> CountedCells:
     symbols, bad = read_symbols(mechanism.layout, payloads)
     return CountedCells(_cells_of_symbols(mechanism, symbols), bad)
-
-
-@count_answers.register
-def _(mechanism: Apart, payloads: Payloads) -> CountedCells:
-    d, layout = mechanism.n_keys, mechanism.layout
-    if isinstance(layout, Symbol):
-        counts, bad = _histogram(layout, payloads)
-        down, up = counts.reshape(-1, 2).T
-    else:
-        assert isinstance(layout, Row)
-        byte, bit = divmod(layout.length - 1, 8)
-        is_up = payloads.data[payloads.starts + byte] >> bit & 1 == 1
-        bad = np.zeros(len(payloads), dtype=np.bool_)
-        up, bad[is_up] = count_bits(layout, payloads.only(is_up))
-        down, bad[~is_up] = count_bits(layout, payloads.only(~is_up))
-    return CountedCells({"plus": up[:d], "minus": down[:d], "asked": _all(d, bad)}, bad)
 
 
 def _is_hashed(mechanism: Mechanism) -> bool:
@@ -301,7 +259,7 @@ def _cells_of_symbols(mechanism: Mechanism, symbols: Ints, times: Ints | None = 
     return {"support": supports(mechanism.oracle, symbols, times)}
 
 
-def _all(n_keys: int, bad: Mask) -> Ints:
+def asked_of_all(n_keys: int, bad: Mask) -> Ints:
     """Every good report could speak of every key."""
     return np.full(n_keys, bad.size - np.count_nonzero(bad))
 
@@ -348,7 +306,7 @@ def read_symbols(layout: Symbol, payloads: Payloads) -> tuple[Ints, Mask]:
     return (symbols[~bad] if bad.any() else symbols), bad
 
 
-def _histogram(layout: Symbol, payloads: Payloads) -> tuple[Counts, Mask]:
+def symbol_counts(layout: Symbol, payloads: Payloads) -> tuple[Counts, Mask]:
     """How often each symbol is reported."""
     if is_compiled(10 * len(payloads)):
         from keyveil.tally import loops

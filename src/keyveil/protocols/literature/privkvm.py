@@ -30,9 +30,10 @@ from keyveil.domain import FULL_LEVEL, level_of
 from keyveil.errors import ProtocolError
 from keyveil.estimate import Estimates, Lever, lever
 from keyveil.estimate.privkv import heard_mean, heard_mean_se, virtual_mean
-from keyveil.mechanisms import BroadcastIndex, Mechanism, SampledIndex
+from keyveil.mechanisms import Mechanism, SampledIndex
 from keyveil.mechanisms.base import check_size
 from keyveil.mechanisms.channel import share
+from keyveil.mechanisms.literature import BroadcastIndex
 from keyveil.mechanisms.literature.privkv import PrivKvSplit
 from keyveil.numerics import parse_epsilon
 from keyveil.protocols.base import (

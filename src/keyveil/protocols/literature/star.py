@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 
 from keyveil.errors import ProtocolError
 from keyveil.estimate import Distribution, Estimates, Lever, lever, project
-from keyveil.mechanisms import Calibrated, IndexedBoundary, IndexedBoundaryBits, Mechanism
+from keyveil.mechanisms import Calibrated, IndexedBoundary, Mechanism
 from keyveil.mechanisms.base import check_size
 from keyveil.mechanisms.channel import share
+from keyveil.mechanisms.literature import IndexedBoundaryBits
 from keyveil.mechanisms.literature.privkvm_star import BINS, PrivKvmStarBoundary
 from keyveil.numerics import parse_epsilon
 from keyveil.protocols.base import History, Outcome, check_history, protocol_name, require_reports
