@@ -18,6 +18,8 @@ from types import MappingProxyType
 from keyveil.errors import MechanismError
 from keyveil.mechanisms import REGISTRY
 
+__all__ = ["METHODS", "Method", "find_method", "has_several_rounds", "mechanism_of"]
+
 # How the tally of a single round is read: debiased signs, and what needs reading in its own way.
 SIGNS, KEYS_ONLY, APART, EM, MLE, VALUES = "signs", "keys-only", "apart", "em", "mle", "values"
 

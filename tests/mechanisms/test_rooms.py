@@ -1,6 +1,7 @@
 """What papers proposed stays in its own room, under whatever name it is imported."""
 
 import ast
+import re
 from pathlib import Path
 
 import keyveil
@@ -38,3 +39,19 @@ def test_methods_of_the_literature_are_marked_and_no_other():
     for name, method in METHODS.items():
         if not method.has_several_rounds:
             assert method.from_literature == (method.mechanism in of_papers), name
+
+
+def test_contributing_names_every_table_of_shapes():
+    guide = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = guide.partition("### A new shape of report")[2].partition("\n## ")[0]
+    tables = {
+        (path.relative_to(SOURCE).as_posix(), name)
+        for path in SOURCE.rglob("*.py")
+        for name in re.findall(
+            r"@singledispatch\ndef (\w+)\((?:mechanism|part):", path.read_text(encoding="utf-8")
+        )
+    }
+    assert len(tables) > 10
+    for path, name in tables:
+        assert f"`{name}`" in section, name
+        assert f"`{path}`" in section, path

@@ -22,15 +22,12 @@ from keyveil.estimate import Lever, estimate, lever
 from keyveil.estimate.influence import check_share
 from keyveil.mechanisms import (
     Bits,
-    Bucket,
     EncodedOracle,
     IndexedBoundary,
-    Levels,
     Mechanism,
-    SampledIndex,
-    SignedResponse,
     SignedUnary,
     UeSw,
+    is_key_value,
 )
 from keyveil.mechanisms.channel import share as debiased_share
 from keyveil.simulate.answers import Answers
@@ -161,7 +158,7 @@ def poisoned(mechanism: Mechanism, honest: Counted, hostile: Answers) -> Poisone
 @singledispatch
 def read(mechanism: Any, tally: Tally) -> tuple[Floats, Floats]:
     """Frequencies and means as the protocols read them off a tally; NaN where a mean is not linear."""
-    if isinstance(mechanism, SignedUnary | SignedResponse | SampledIndex | Bucket | Levels):
+    if is_key_value(mechanism):
         found = estimate(mechanism, tally)
         return found.frequency, found.mean
     d, cells, n = mechanism.n_keys, tally.cells, tally.n_reports

@@ -51,12 +51,12 @@ from keyveil.mechanisms import (
     EncodedOracle,
     Hashed,
     IndexedBoundary,
-    Levels,
     Mechanism,
     SampledIndex,
     SignedResponse,
     SignedUnary,
     UeSw,
+    is_key_value,
 )
 from keyveil.mechanisms.hash.bucket import TIE_WORDS
 from keyveil.tally import Tally
@@ -385,7 +385,7 @@ def _even(name: str, counts: NDArray[np.int64], what: str, spread: float = 1.0) 
 @singledispatch
 def in_range(mechanism: object, tally: Tally) -> Iterator[Finding]:
     """Nobody holds a key less than never, more than always, or with a mean beyond the ends."""
-    if not isinstance(mechanism, SignedUnary | SignedResponse | SampledIndex | Bucket | Levels):
+    if not is_key_value(mechanism):
         return
     raw = estimate(mechanism, tally)
     if not np.isfinite(raw.signed_se).all():

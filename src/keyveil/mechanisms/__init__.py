@@ -19,6 +19,7 @@ from keyveil.mechanisms.base import (
     Parameters,
     Part,
     Witness,
+    is_key_value,
 )
 from keyveil.mechanisms.channel import Channel, Exactness, Number
 from keyveil.mechanisms.describe import describe
@@ -87,5 +88,6 @@ __all__ = [
     "build",
     "describe",
     "find",
+    "is_key_value",
     "make_report",
 ]
