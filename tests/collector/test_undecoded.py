@@ -8,7 +8,7 @@ from collecting import Caller, make_question, make_reports
 
 from keyveil.collector.store.cells import add, pack, unpack
 from keyveil.tally import Tally, count
-from keyveil.tally.count import TOLD, decode
+from keyveil.tally.count import UNDECODED, decode
 
 MANY = tuple(f"k{i}" for i in range(600))
 
@@ -49,7 +49,7 @@ def test_a_commit_decodes_nothing_and_the_tally_is_the_same(store_url, monkeypat
     caller = Caller(store_url)
     with caller.collector.store.read() as tx:
         row = tx.tally(1, 1)
-        assert TOLD in unpack(row.cells, question="q", n_reports=400).cells
+        assert UNDECODED in unpack(row.cells, question="q", n_reports=400).cells
     assert caller.collector.readout.tally(campaign.id, 1) == campaign.tally(reports)
     recount = caller("POST", f"/v1/campaigns/{campaign.id}/rounds/1/recount", token=admin).json
     assert (recount["agrees"], recount["tally_reports"]) == (True, 400)
@@ -63,7 +63,7 @@ def test_few_keys_are_decoded_at_once(caller):
     campaign = make_question("bucket", pairs_per_user=1)
     caller.send(campaign, make_reports(campaign, 20), token=caller.create(campaign)["device_token"])
     with caller.collector.store.read() as tx:
-        assert TOLD not in unpack(tx.tally(1, 1).cells, question="q", n_reports=20).cells
+        assert UNDECODED not in unpack(tx.tally(1, 1).cells, question="q", n_reports=20).cells
 
 
 @pytest.mark.parametrize("n_told", [0, 1, 100, 5000, 90_000])

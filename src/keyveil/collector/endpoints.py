@@ -15,9 +15,9 @@ from keyveil.collector import messages as m
 from keyveil.collector.changes import Comparison
 from keyveil.collector.releases import RELEASE_TYPES, REPORT_TYPES
 from keyveil.collector.tokens import ADMINS, ANALYSTS, DEVICES, MONITORS, OPERATORS, Role
-from keyveil.dashboard.hostile import Reach
 from keyveil.dashboard.planning import Answer, Question
 from keyveil.dashboard.privacy import Promise
+from keyveil.dashboard.reach import Reach
 from keyveil.dashboard.results import Results
 
 

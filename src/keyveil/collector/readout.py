@@ -18,7 +18,7 @@ from keyveil.collector.store import Block, RoundRow
 from keyveil.collector.store.base import IdSum
 from keyveil.collector.store.outcomes import Finished, pack_outcome, unpack_outcome
 from keyveil.collector.verify import compare_ids, known_sums, payloads, recount
-from keyveil.dashboard.hostile import Reach, reach
+from keyveil.dashboard.reach import Reach, reach
 from keyveil.dashboard.results import make_results, pack
 from keyveil.errors import StoreError
 from keyveil.release import Release

@@ -24,7 +24,7 @@ from keyveil.mechanisms.base import ISSUED
 from keyveil.release import exact_epsilon
 from keyveil.rounds import Round
 from keyveil.tally import Tally, count
-from keyveil.tally.count import TOLD, decode
+from keyveil.tally.count import UNDECODED, decode
 
 # Campaigns remembered at once; the rest are read again when they are asked for.
 _REMEMBERED = 256
@@ -145,7 +145,7 @@ class Book:
         if row is None or not row.cells:
             return count(round_.mechanism, [], question=round_.question)
         stored = unpack(row.cells, question=round_.question, n_reports=row.n_reports)
-        if TOLD not in stored.cells:
+        if UNDECODED not in stored.cells:
             return stored
         # Hashed answers are decoded when somebody asks, and once: the more reports, the longer it takes.
         place, held = (known.no, number), self._decoded.get((known.no, number))

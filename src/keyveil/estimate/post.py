@@ -12,7 +12,7 @@ import numpy as np
 from keyveil.errors import MechanismError
 from keyveil.estimate.distribution import project as project_to
 from keyveil.estimate.estimates import Estimates, Floats
-from keyveil.estimate.hostile import Lever
+from keyveil.estimate.influence import Lever
 from keyveil.estimate.shrink import Evidence
 from keyveil.estimate.shrink import shrink as posterior
 from keyveil.estimate.sizes import SizeLaw, Truncation

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.estimate.estimates import Estimates
-from keyveil.estimate.hostile import Bent
+from keyveil.estimate.influence import TransformedLever
 from keyveil.estimate.sizes import Truncation, slope
 
 Floats = NDArray[np.float64]
@@ -68,7 +68,7 @@ def untruncate(raw: Estimates, cut: Truncation | Truncations) -> Estimates:
         signed=times * raw.signed,
         signed_se=times * raw.signed_se,
         covariance=times * grown * raw.covariance,
-        lever=None if raw.lever is None else Bent(lever=raw.lever, bend=cut),
+        lever=None if raw.lever is None else TransformedLever(lever=raw.lever, bend=cut),
         steps=(*raw.steps, "untruncate"),
         unbiased=raw,
     )

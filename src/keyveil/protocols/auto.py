@@ -45,7 +45,7 @@ from keyveil.estimate.sizes import SizeLaw, Truncation, size_classes
 from keyveil.estimate.whole import Truncations, untruncate
 from keyveil.mechanisms import Bucket, EncodedOracle, Mechanism
 from keyveil.mechanisms.base import check_size
-from keyveil.mechanisms.encoded import (
+from keyveil.mechanisms.symbol.encoded import (
     OwnSignResponse,
     PopularSizeResponse,
     SizeClassResponse,
