@@ -190,7 +190,7 @@ FAULTS = (
     ),
     Fault(
         "a round that takes more than its count",
-        "collector/commit.py",
+        "collector/writing/commit.py",
         "if len(ids) <= room:",
         "if room > 0:",
         ("collector/test_rounds.py",),
@@ -204,14 +204,14 @@ FAULTS = (
     ),
     Fault(
         "a report counted after the round's time",
-        "collector/commit.py",
+        "collector/writing/commit.py",
         "is_open = row is not None and (row.closes_at is None or now < row.closes_at)",
         "is_open = row is not None",
         COLLECTOR,
     ),
     Fault(
         "a revoked token that still opens",
-        "collector/commit.py",
+        "collector/writing/commit.py",
         "if upload.token in dead:",
         "if upload.token is dead:",
         COLLECTOR,
@@ -225,7 +225,7 @@ FAULTS = (
     ),
     Fault(
         "a stored round that is believed whatever its hash",
-        "collector/rounds.py",
+        "collector/campaigns/cache.py",
         "if (found.campaign, found.number, found.pin) != (known.id, row.number, row.pin):",
         "if (found.campaign, found.number) != (known.id, row.number):",
         ("collector/test_rounds.py", "collector/test_migrations.py", "collector/test_store.py"),
@@ -239,7 +239,7 @@ FAULTS = (
     ),
     Fault(
         "a lost answer told as too late",
-        "collector/commit.py",
+        "collector/writing/commit.py",
         "upload.mark((place,), DUPLICATE if name in counted else status)",
         "upload.mark((place,), status)",
         COLLECTOR,
@@ -260,7 +260,7 @@ FAULTS = (
     ),
     Fault(
         "another id for whoever asks again",
-        "collector/ids.py",
+        "collector/campaigns/ids.py",
         'asked = f"{token} {nonce.hex()}"',
         'asked = f"{token} {object()}"',
         ("collector/test_ids.py",),

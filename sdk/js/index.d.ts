@@ -1,7 +1,7 @@
 /** What a user holds: key names and numbers. */
 export type Held = Record<string, number> | ReadonlyMap<string, number>;
 
-/** The description of a round: what Python's `Campaign.device_config` writes, and a collector sends under `round`. */
+/** The description of a round: what Python's `Campaign.device_config` writes; a collector's `round` with its `campaign` inside. */
 export interface Description {
   format: "keyveil-round/1";
   /** The campaign's canonical JSON; its SHA-256 is the campaign's id. */

@@ -250,9 +250,12 @@ class Campaign:
         return {**asked.fields(), "campaign": self.canonical_json}
 
     def read_round(self, description: object) -> Round:
-        """The round that a description tells of, or a refusal."""
+        """The round that a description tells of, or a refusal.
+
+        It holds the campaign's text, or its id where the text stands beside it, as in a collector's answer.
+        """
         said = described(description)
-        if said["campaign"] != self.canonical_json:
+        if said["campaign"] not in (self.id, self.canonical_json):
             raise DescriptionError(
                 f"expected a round of campaign {self.id[:12]}, got one of another", code="other-campaign"
             )

@@ -215,8 +215,8 @@ def test_a_retuned_constant_leaves_campaigns_readable(load, monkeypatch, version
     assert recount["agrees"]
     assert bool(recount["difference"]) == (versions == 1)
     assert caller.send(one.campaign, one.fresh, token=one.token) == ["accepted"] * len(one.fresh)
-    while (told := caller("GET", f"/v1/campaigns/{one.id}").json["round"]) is not None:
-        asked = one.campaign.read_round(told)
+    while (opened := caller("GET", f"/v1/campaigns/{one.id}").json["round"]) is not None:
+        asked = one.campaign.read_round(opened)
         assert asked.protocol == "auto/1"
         caller.send(one.campaign, answers(one.campaign, asked, 40), token=one.token)
         assert caller.close_round(one.campaign, asked.number).status == 200

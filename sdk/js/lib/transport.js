@@ -20,7 +20,7 @@ const FINAL = [400, 410, TOO_LARGE, 415, 422];
 
 /** Why a collector refused a report, by its code. */
 const REFUSALS = {
-  round_closed: "the round it answers is over",
+  "round-closed": "the round it answers is over",
   "wrong-round": "it answers a round that has not been opened",
   "wrong-campaign": "it answers another campaign",
   "wrong-length": "it is not as long as the round's reports are",
@@ -153,6 +153,9 @@ export function splitAddress(url) {
   return { base, campaign };
 }
 
+/** The description of the round in an answer, which says the campaign's text once and names it by its id in the round. */
+const described = (view, id) => (view?.round?.campaign === id ? { ...view.round, campaign: view.campaign } : view?.round);
+
 /** What a collector says of a campaign: the description of its open round, and whether it hands out ids. */
 export async function fetchRound({ url, token, fetch, timeout = TIMEOUT }) {
   const answer = await exchange({
@@ -165,7 +168,7 @@ export async function fetchRound({ url, token, fetch, timeout = TIMEOUT }) {
   if (answer.body === null) refuse([401, 403].includes(answer.status) ? "token-refused" : "waiting");
   const view = parsed(answer.body);
   if (view?.round === null) refuse("waiting");
-  return { description: view?.round, areIdsIssued: view?.ids === "issued" };
+  return { description: described(view, splitAddress(url).campaign), areIdsIssued: view?.ids === "issued" };
 }
 
 /**

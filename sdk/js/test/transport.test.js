@@ -126,14 +126,14 @@ test("batches are uploaded in frames, once, to the campaign's address", async ()
 });
 
 test("each report is settled by its own status, in order", async () => {
-  const { met, url } = await collector(() => ["accepted", "duplicate", "round_closed", "wrong-round", "a code of tomorrow"]);
+  const { met, url } = await collector(() => ["accepted", "duplicate", "round-closed", "wrong-round", "a code of tomorrow"]);
   const device = await loaded(url, 5);
   assert.deepEqual(await device.upload(), {
     ok: true,
     code: "done",
     sent: 2,
     refused: [
-      { code: "round_closed", reason: "the round it answers is over" },
+      { code: "round-closed", reason: "the round it answers is over" },
       { code: "wrong-round", reason: "it answers a round that has not been opened" },
       { code: "a code of tomorrow", reason: "the collector refused it" },
     ],
@@ -374,19 +374,23 @@ async function campaignServer(view) {
 test("connect opens the round of the campaign at an address, and believes no other", async () => {
   const { id } = await Device.open(description(), { ledger: new MemoryLedger() });
   const connect = (base, name = id) => Device.connect(`${base}/v1/campaigns/${name}`, { ledger: new MemoryLedger(), ...QUIET });
-  const honest = await campaignServer({ round: description(), ids: "own" });
+  const { campaign } = description();
+  const honest = await campaignServer({ campaign, round: { ...description(), campaign: id }, ids: "own" });
   const device = await connect(honest.base);
   assert.equal(device.id, id);
   assert.equal(await code(device.report(held)), "done");
   assert.deepEqual(honest.asked, [`GET /v1/campaigns/${id}`]);
 
-  const issuing = await campaignServer({ round: description(), ids: "issued" });
+  // An older collector says the campaign's text in the round once more.
+  const issuing = await campaignServer({ campaign, round: description(), ids: "issued" });
   const { bytes } = await (await connect(issuing.base)).report(held);
   assert.equal(toHex(bytes.subarray(19, 35)), "0f".repeat(16));
   assert.equal(issuing.asked[1], `POST /v1/campaigns/${id}/ids?count=1`);
 
   const cases = [
     [{ round: description({ campaign: { name: "another" } }) }, "other-campaign"],
+    [{ campaign, round: { ...description(), campaign: "0".repeat(64) } }, "bad-description"],
+    [{ round: { ...description(), campaign: id } }, "bad-description"],
     [{ round: null }, "waiting"],
     [{}, "bad-description"],
     [{ round: 1 }, "bad-description"],

@@ -130,7 +130,7 @@ def _awake(server: Server) -> Server:
 
 
 def _serve(store: str, port: int, parent: Connection) -> None:
-    from keyveil.collector.serve import serve
+    from keyveil.collector.http.serve import serve
 
     threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
     # The collector's log is for operators; here it would stand between the lines of the table.

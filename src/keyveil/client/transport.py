@@ -274,8 +274,8 @@ def fetch_campaign(url: str, *, timeout: float = 10.0, exchange: Exchange = exch
 def fetch_round(url: str, *, timeout: float = 10.0, exchange: Exchange = exchange) -> Fetched:
     """The campaign at an address that ends with its id, and its open round, if there is one.
 
-    The collector answers with the campaign's text under `campaign`, and the description of the round under
-    `round`; what does not have the hash in the address is refused.
+    The collector answers with the campaign's text under `campaign`, and under `round` the round, which names
+    the campaign by its id; what does not have the hash in the address is refused.
     """
     _, wanted = split_address(url)
     answer = exchange(url, None, timeout, _LARGEST_CAMPAIGN)

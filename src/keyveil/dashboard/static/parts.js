@@ -49,7 +49,7 @@ export function confirm(title, words, yes) {
 export const STATUS_WORDS = {
   accepted: "counted",
   duplicate: "counted before; not a fault",
-  round_closed: "for a round that is over",
+  "round-closed": "for a round that is over",
   "wrong-round": "for a round that is not open yet",
   "wrong-campaign": "for another campaign",
   "wrong-length": "not as long as a report is",

@@ -31,8 +31,9 @@ export async function draw({ content, params: { id }, signal, redraw }) {
   let round;
   let device;
   try {
-    round = await readDescription(view.round);
-    device = await Device.open(view.round, { url: location.origin, ledger: new BrowserLedger("keyveil-glass") });
+    const description = { ...view.round, campaign: view.campaign };
+    round = await readDescription(description);
+    device = await Device.open(description, { url: location.origin, ledger: new BrowserLedger("keyveil-glass") });
     if (device.price > round.campaign.epsilon) throw new Refused("over-promise");
   } catch (error) {
     content.append(h("section", { class: "trouble", role: "alert" }, h("h2", {}, "Your device refuses this campaign"), h("p", {}, error instanceof Refused ? error.message : String(error)), h("p", {}, "That is how it should be: a device checks what it is asked before it looks at your data.")));

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from keyveil.collector.campaigns.cache import CampaignCache, StoredCampaign
 from keyveil.collector.clock import Clock
 from keyveil.collector.logs import Log
 from keyveil.collector.metrics import Metrics
 from keyveil.collector.problems import Problem
-from keyveil.collector.rounds import Book, Known
 from keyveil.collector.settings import Settings
-from keyveil.collector.store import Store
+from keyveil.collector.store import RoundRow, Store
 from keyveil.errors import StoreError
 
 # Who acts where no token does: the clock, or the count of reports.
@@ -19,7 +19,7 @@ NOBODY = ""
 _ID = re.compile("[0-9a-f]{64}")
 
 
-class Core:
+class Context:
     """A store and what is remembered of it."""
 
     def __init__(
@@ -31,7 +31,7 @@ class Core:
         log: Log | None = None,
     ) -> None:
         self.store, self.settings = store, settings or Settings()
-        self.book, self.metrics, self.log = Book(), Metrics(), log or Log()
+        self.cache, self.metrics, self.log = CampaignCache(), Metrics(), log or Log()
         self.metrics.gauges["keyveil_log_lines_lost"] = (
             "Lines of the log that could not be written.",
             lambda: self.log.lost,
@@ -48,15 +48,15 @@ class Core:
         """The time that is believed."""
         return self.clock.now()
 
-    def known(self, id: str) -> Known:
+    def known(self, id: str) -> StoredCampaign:
         """A campaign, or a refusal."""
-        known = self.book.find(id)
+        known = self.cache.find(id)
         if known is None and not _ID.fullmatch(id):
             raise Problem("unknown-campaign")
         if known is None:
             try:
                 with self.store.read() as tx:
-                    known = self.book.campaign(tx, id)
+                    known = self.cache.campaign(tx, id)
             except StoreError as error:
                 if error.damaged:
                     self.mark_damaged(id, str(error))
@@ -65,7 +65,9 @@ class Core:
             raise Problem("unknown-campaign")
         return known
 
-    def state(self, known: Known, finished_at: float | None) -> Literal["open", "finished", "expired"]:
+    def state(
+        self, known: StoredCampaign, finished_at: float | None
+    ) -> Literal["open", "finished", "expired"]:
         """Whether a campaign still takes reports."""
         if finished_at is not None:
             return "finished"
@@ -76,3 +78,11 @@ class Core:
         if campaign not in self.damaged:
             self.log.event("damaged", campaign=campaign, why=why)
         self.damaged[campaign] = why
+
+
+def find_round(rows: list[RoundRow], number: int) -> RoundRow:
+    """The round with this number, or a refusal."""
+    for row in rows:
+        if row.number == number:
+            return row
+    raise Problem("unknown-round")

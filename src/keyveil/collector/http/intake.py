@@ -18,19 +18,27 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from keyveil.collector.fair_queue import Sender
-from keyveil.collector.limits import Budget, Rates
+from keyveil.collector.campaigns.cache import StoredCampaign
+from keyveil.collector.campaigns.collector import Collector
+from keyveil.collector.http.limits import Budget, Rates
 from keyveil.collector.problems import Problem
-from keyveil.collector.rounds import Known
-from keyveil.collector.service import Collector
 from keyveil.collector.tokens import Credential, Role
-from keyveil.collector.upload import FRAMED, JSON, Upload, expand, expanded_size, read_uniform, read_upload
-from keyveil.collector.writer import Writer
+from keyveil.collector.writing.fair_queue import Sender
+from keyveil.collector.writing.upload import (
+    FRAMED,
+    JSON,
+    Upload,
+    expand,
+    expanded_size,
+    read_uniform,
+    read_upload,
+)
+from keyveil.collector.writing.writer import Writer
 from keyveil.errors import StoreError
 
 T = TypeVar("T")
 PREFIX, SUFFIX = "/v1/campaigns/", "/reports"
-# What a server says of a request on a connection that has a spare place; and what it is told of one that was
+# What a server says of a request on a connection that has a spare place; and what it hears of one that was
 # refused, or answered to somebody without a token: it cost something, and brought nothing.
 FULL, FRUITLESS = "keyveil.full", "keyveil.fruitless"
 _ID_LENGTH = 64
@@ -51,7 +59,7 @@ _REST = 4.0
 class Announced(NamedTuple):
     """An upload whose header is in order."""
 
-    known: Known
+    known: StoredCampaign
     credential: Credential | None
     sender: Sender
     token: str = ""
@@ -122,7 +130,7 @@ class Intake:
         said = dict(headers)
         if is_repeated(headers):
             return None
-        known = self._collector.book.find(url[len(_PREFIX) : -len(_SUFFIX)].decode("latin-1"))
+        known = self._collector.cache.find(url[len(_PREFIX) : -len(_SUFFIX)].decode("latin-1"))
         size = said.get(b"content-length", b"")
         if known is None or b"content-encoding" in said or not size.isdigit() or not 0 < int(size) <= most:
             return None
@@ -144,7 +152,7 @@ class Intake:
     def admits_again(self, announced: Announced) -> bool:
         """Whether an upload with the header of one that was admitted is admitted too."""
         known, credential, _, token = announced
-        if self._collector.book.find(known.id) is not known:
+        if self._collector.cache.find(known.id) is not known:
             return False
         if credential is not None and self._collector.access.cached(token) is not credential:
             return False
@@ -206,7 +214,7 @@ class Intake:
             raise Problem("bad-request", "reports are sent over HTTP/1.1; leave Upgrade out")
         campaign = scope["path"][len(PREFIX) : -len(SUFFIX)]
         # What was met before is found without leaving this thread.
-        known = self._collector.book.find(campaign)
+        known = self._collector.cache.find(campaign)
         if known is None:
             known = await self._work(self._collector.known, campaign)
         credential = None
@@ -270,7 +278,9 @@ class Intake:
         if credential is not None:
             self._rates.charge(credential, upload.n_reports)
 
-    def _admit(self, known: Known, credential: Credential | None, headers: dict[bytes, bytes]) -> str:
+    def _admit(
+        self, known: StoredCampaign, credential: Credential | None, headers: dict[bytes, bytes]
+    ) -> str:
         """The kind of body that follows, or a refusal before it is read."""
         if credential is not None:
             self._check(credential, known)
@@ -285,7 +295,7 @@ class Intake:
         self._check_room()
         return FRAMED if kind == _FRAMED else JSON
 
-    def _check_time(self, known: Known) -> None:
+    def _check_time(self, known: StoredCampaign) -> None:
         if self._collector.clock.latest() >= known.ends:
             if self._collector.clock.earliest() >= known.ends:
                 raise Problem("campaign-expired")
@@ -298,7 +308,7 @@ class Intake:
     async def _work(self, call: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call, *args)
 
-    def _named(self, known: Known, credential: Credential | None) -> dict[str, Any]:
+    def _named(self, known: StoredCampaign, credential: Credential | None) -> dict[str, Any]:
         """What an upload is read with."""
         return {
             "tag": known.campaign.tag,
@@ -310,7 +320,7 @@ class Intake:
     def _largest_of(self, kind: str) -> int:
         return self._largest if kind == FRAMED else min(self._largest, self._settings.largest_json)
 
-    def _check(self, credential: Credential, known: Known) -> None:
+    def _check(self, credential: Credential, known: StoredCampaign) -> None:
         if credential.role is not Role.DEVICE:
             raise Problem("forbidden", "reports are sent with a device's token")
         if not credential.covers(known.id):
@@ -398,7 +408,7 @@ def bearer(header: bytes) -> str:
 
 
 def unavailable(error: StoreError, retry_after: float) -> Problem:
-    """What a sender is told of a store that failed."""
+    """What a sender hears of a store that failed."""
     code = "campaign-damaged" if error.damaged else "store-unavailable"
     return Problem(code, str(error), retry_after=retry_after)
 
@@ -411,7 +421,7 @@ def _part(message: Any) -> bytes:
 
 
 class _patience:  # noqa: N801
-    """A time limit whose end is told as a refusal."""
+    """A time limit whose end is a refusal."""
 
     def __init__(self, seconds: float) -> None:
         self._timeout = asyncio.timeout(seconds)
@@ -444,5 +454,5 @@ def _all_accepted(count: int) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def statuses(of_reports: list[str]) -> bytes:
-    """What a sender is told of single reports."""
+    """What a sender hears of single reports."""
     return msgspec.json.encode({"reports": of_reports})

@@ -17,15 +17,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from keyveil.collector.commit import Grown, commit_group
-from keyveil.collector.fair_queue import PIECE, FairQueue, Sender
+from keyveil.collector.campaigns.cache import CampaignCache, RoundGrowth
 from keyveil.collector.logs import Log
 from keyveil.collector.metrics import Metrics
 from keyveil.collector.problems import Problem
-from keyveil.collector.rounds import Book
 from keyveil.collector.settings import Settings
 from keyveil.collector.store import Store
-from keyveil.collector.upload import Upload
+from keyveil.collector.writing.commit import commit_group
+from keyveil.collector.writing.fair_queue import PIECE, FairQueue, Sender
+from keyveil.collector.writing.upload import Upload
 from keyveil.errors import StoreError
 
 # Seconds that a store which failed is left alone.
@@ -38,15 +38,15 @@ class Writer:
     def __init__(
         self,
         store: Store,
-        book: Book,
+        cache: CampaignCache,
         settings: Settings,
         *,
         clock: Callable[[], float],
         metrics: Metrics,
         log: Log,
-        grown: Callable[[Grown], None],
+        grown: Callable[[RoundGrowth], None],
     ) -> None:
-        self._store, self._book, self._settings = store, book, settings
+        self._store, self._cache, self._settings = store, cache, settings
         self._clock, self._metrics, self._log, self._grown = clock, metrics, log, grown
         self._queue = FairQueue()
         self._is_stopping = False
@@ -132,7 +132,7 @@ class Writer:
             why = str(error) if isinstance(error, StoreError) else type(error).__name__
             self._log.event("not-flushed", why=why)
 
-    def _tell(self, grown: list[Grown]) -> None:
+    def _tell(self, grown: list[RoundGrowth]) -> None:
         """A round may be complete; whatever happens then, this thread goes on."""
         for growth in grown:
             try:
@@ -140,9 +140,9 @@ class Writer:
             except Exception as error:
                 self._log.event("fault", where="round", kind=type(error).__name__, campaign=growth.campaign)
 
-    def _commit(self, group: Sequence[Upload]) -> list[Grown]:
+    def _commit(self, group: Sequence[Upload]) -> list[RoundGrowth]:
         try:
-            grown = commit_group(self._store, self._book, group, self._clock())
+            grown = commit_group(self._store, self._cache, group, self._clock())
             self.failing = ""
             return grown
         except StoreError as error:

@@ -11,12 +11,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from keyveil.collector.releases import intact
-from keyveil.collector.rounds import Book, Known
-from keyveil.collector.store.base import Block, CampaignRow, IdSum, Reading, RoundRow, Store, ids_in
+from keyveil.collector.campaigns.cache import CampaignCache, StoredCampaign
+from keyveil.collector.store.base import CampaignRow, IdSum, Reading, ReportBlock, RoundRow, Store, ids_in
 from keyveil.collector.store.outcomes import unpack_outcome
 from keyveil.collector.store.runs import N_SLICES, IdHash, Ids, as_ids, rows_of
 from keyveil.errors import StoreError
@@ -45,7 +45,7 @@ class Recounted:
     total: Tally
     ids: IdSum
     blocks: int
-    damaged: list[Block]
+    damaged: list[ReportBlock]
     repeated: int
     """Reports whose id another report of the round has; looked for where ids are not known any more."""
 
@@ -72,8 +72,8 @@ def _said(found: Verified, where: str) -> Iterator[None]:
 
 def _verify_campaign(tx: Reading, row: CampaignRow, found: Verified, looked: Callable[[int], None]) -> None:
     found.campaigns += 1
-    book, where = Book(), f"campaign {row.id[:12]}"
-    known = book.campaign(tx, row.id)
+    cache, where = CampaignCache(), f"campaign {row.id[:12]}"
+    known = cache.campaign(tx, row.id)
     assert known is not None
     with _said(found, where):
         if (outcome := tx.outcome(known.no)) is not None:
@@ -83,13 +83,13 @@ def _verify_campaign(tx: Reading, row: CampaignRow, found: Verified, looked: Cal
     for opened in tx.rounds(known.no):
         found.rounds += 1
         with _said(found, f"{where}, round {opened.number}"):
-            _verify_round(tx, book, known, opened, sums, found, looked)
+            _verify_round(tx, cache, known, opened, sums, found, looked)
 
 
 def _verify_round(
     tx: Reading,
-    book: Book,
-    known: Known,
+    cache: CampaignCache,
+    known: StoredCampaign,
     row: RoundRow,
     sums: dict[int, IdSum],
     found: Verified,
@@ -97,15 +97,15 @@ def _verify_round(
 ) -> None:
     where = f"campaign {known.id[:12]}, round {row.number}"
     claimed = sums.get(row.number, IdSum())
-    book.described(known, row)
+    cache.described(known, row)
     tally: Tally | None = None
     with _said(found, where):
-        tally = book.tally(tx, known, row.number)
+        tally = cache.tally(tx, known, row.number)
     if row.dropped_at is not None:
         if tally is not None and not _is_forgotten(row, claimed) and claimed.count != tally.n_reports:
             found.faults.append(f"{where}: {tally.n_reports} reports were counted, {claimed.count} ids known")
         return
-    again = recount(tx, book, known, row, claimed, looked)
+    again = recount(tx, cache, known, row, claimed, looked)
     found.blocks += again.blocks
     found.reports += again.total.n_reports
     found.faults += [f"{where}: block {block.no} is damaged" for block in again.damaged]
@@ -136,16 +136,16 @@ def known_sums(
 
 def recount(
     tx: Reading,
-    book: Book,
-    known: Known,
+    cache: CampaignCache,
+    known: StoredCampaign,
     row: RoundRow,
     claimed: IdSum,
     looked: Callable[[int], None] = lambda _: None,
 ) -> Recounted:
     """Count the reports of a round again, and their ids."""
-    asked = book.described(known, row)
+    asked = cache.described(known, row)
     counter = Counter(asked.mechanism, question=asked.question)
-    ids, damaged, blocks, hash_ = IdSum(), list[Block](), 0, tx.id_hash()
+    ids, damaged, blocks, hash_ = IdSum(), list[ReportBlock](), 0, tx.id_hash()
     with ExitStack() as stack:
         # Where ids are known, equal ones show in the sum.
         spill = stack.enter_context(_Spill(hash_)) if _is_forgotten(row, claimed) else None
@@ -218,8 +218,22 @@ def _repeated(ids: Ids) -> int:
     return int((ordered[1:] == ordered[:-1]).all(axis=1).sum())
 
 
-def payloads(block: Block) -> Payloads:
+def payloads(block: ReportBlock) -> Payloads:
     """The answers in a block, where they lie."""
     data = np.frombuffer(block.reports, dtype=np.uint8)
     starts = np.arange(HEADER_BYTES, data.size, block.length, dtype=np.int64)
     return Payloads(data=data, starts=starts, n_bytes=block.length - HEADER_BYTES)
+
+
+def intact(
+    read: Callable[[int], list[ReportBlock]], on_damage: Callable[[ReportBlock], Any]
+) -> Iterator[ReportBlock]:
+    """The blocks of a round, page by page; `on_damage` decides what becomes of one that is not intact."""
+    after = 0
+    while page := read(after):
+        for block in page:
+            if block.is_intact:
+                yield block
+            else:
+                on_damage(block)
+        after = page[-1].no

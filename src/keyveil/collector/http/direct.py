@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from keyveil.collector.intake import (
+from keyveil.collector.http.intake import (
     FRUITLESS,
     FULL,
     JSON_HEADERS,
@@ -29,9 +29,9 @@ from keyveil.collector.intake import (
     statuses,
     without_frames,
 )
-from keyveil.collector.limits import Bystanders, Connections
+from keyveil.collector.http.limits import Bystanders, Connections
 from keyveil.collector.problems import Problem
-from keyveil.collector.upload import Upload
+from keyveil.collector.writing.upload import Upload
 
 _LARGEST = 1 << 16
 # No client of ours sends a tenth of it.
@@ -67,7 +67,7 @@ class Direct(HttpToolsProtocol):
         elif self.parser.get_method() == b"POST" and self._is_usual():
             announced = self._announced(origin)
             if announced is not None:
-                self.cycle = Pending(self, announced)
+                self.cycle = PendingUpload(self, announced)
                 return
         super().on_headers_complete()
 
@@ -113,7 +113,7 @@ class Direct(HttpToolsProtocol):
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
             return False
-        return cycle.is_whole if isinstance(cycle, Pending) else not cycle.more_body
+        return cycle.is_whole if isinstance(cycle, PendingUpload) else not cycle.more_body
 
     def abort(self) -> None:
         """Hang up."""
@@ -177,7 +177,7 @@ class Direct(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """A piece of a body."""
-        if isinstance(self.cycle, Pending):
+        if isinstance(self.cycle, PendingUpload):
             self.cycle.add(body)
         else:
             super().on_body(body)
@@ -185,7 +185,7 @@ class Direct(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The end of a body."""
         self._is_in_head = self._ended = True
-        if isinstance(self.cycle, Pending):
+        if isinstance(self.cycle, PendingUpload):
             self.cycle.put()
         else:
             super().on_message_complete()
@@ -196,11 +196,11 @@ class Direct(HttpToolsProtocol):
         self.others.hear(self._address, self)
         super().data_received(data)
         self._look_at_header(len(data))
-        if isinstance(self.cycle, Pending):
+        if isinstance(self.cycle, PendingUpload):
             self.cycle.be_patient()
 
 
-class Pending:
+class PendingUpload:
     """An upload between its header and its answer: to uvicorn a request's cycle, to the writer a future."""
 
     def __init__(self, protocol: Direct, announced: Announced) -> None:
@@ -214,8 +214,8 @@ class Pending:
         self.keep_alive = True
 
     @property
-    def message_event(self) -> Pending:
-        """Who is told by uvicorn that the connection is lost."""
+    def message_event(self) -> PendingUpload:
+        """Whom uvicorn wakes when the connection is lost."""
         return self
 
     # --- reading ---

@@ -1,4 +1,4 @@
-"""Every request of the collector in one table: who may ask, what is sent, what comes back.
+"""Every request of the collector in one table: who may ask, what is sent, who answers, what comes back.
 
 The router, the OpenAPI document and the tests of roles are made from this table; nothing is reachable
 that is not in it.
@@ -6,19 +6,30 @@ that is not in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from keyveil.collector import messages as m
-from keyveil.collector.changes import Comparison
-from keyveil.collector.releases import RELEASE_TYPES, REPORT_TYPES
+from starlette.responses import Response
+
+from keyveil.collector.campaigns import messages as m
+from keyveil.collector.campaigns.changes import Comparison
+from keyveil.collector.campaigns.readout import RELEASE_TYPES
+from keyveil.collector.campaigns.stored_reports import REPORT_TYPES
+from keyveil.collector.http import handlers
+from keyveil.collector.http.openapi import JSON
 from keyveil.collector.tokens import ADMINS, ANALYSTS, DEVICES, MONITORS, OPERATORS, Role
-from keyveil.dashboard.planning import Answer, Question
+from keyveil.dashboard.planning import PlanAnswer, PlanQuestion
 from keyveil.dashboard.privacy import Promise
 from keyveil.dashboard.reach import Reach
 from keyveil.dashboard.results import Results
+
+if TYPE_CHECKING:
+    from keyveil.collector.http.app import Application
+
+
+Handler = Callable[["Application", handlers.Admitted], Awaitable[Response]]
 
 
 class Scope(Enum):
@@ -33,7 +44,7 @@ class Scope(Enum):
 class Endpoint:
     """One method on one address. `roles` None lets everybody in."""
 
-    name: str
+    handler: Handler
     method: str
     path: str
     summary: str
@@ -46,8 +57,12 @@ class Endpoint:
     problems: tuple[str, ...] = ()
     status: int = 200
 
+    @property
+    def name(self) -> str:
+        """The handler's: what the OpenAPI document and the log call the request."""
+        return self.handler.__name__
 
-JSON = "application/json"
+
 _CAMPAIGN = "/v1/campaigns/{campaign}"
 _ROUND = f"{_CAMPAIGN}/rounds/{{round}}"
 _TEXT = {"type": "string", "maxLength": 80}
@@ -59,27 +74,37 @@ def _choice(*values: str) -> dict[str, Any]:
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint(name="index", method="GET", path="/", summary="The dashboard.", answers=_HTML),
-    Endpoint(name="docs", method="GET", path="/docs", summary="This interface, for people.", answers=_HTML),
+    Endpoint(handler=handlers.index, method="GET", path="/", summary="The dashboard.", answers=_HTML),
     Endpoint(
-        name="errors", method="GET", path="/errors", summary="Every code, and what to do.", answers=_HTML
+        handler=handlers.docs,
+        method="GET",
+        path="/docs",
+        summary="This interface, for people.",
+        answers=_HTML,
     ),
     Endpoint(
-        name="openapi",
+        handler=handlers.errors,
+        method="GET",
+        path="/errors",
+        summary="Every code, and what to do.",
+        answers=_HTML,
+    ),
+    Endpoint(
+        handler=handlers.openapi,
         method="GET",
         path="/openapi.json",
         summary="This interface, for programs.",
         answers={JSON: None},
     ),
     Endpoint(
-        name="healthz",
+        handler=handlers.healthz,
         method="GET",
         path="/healthz",
         summary="Whether the process lives.",
         answers={JSON: m.Health},
     ),
     Endpoint(
-        name="readyz",
+        handler=handlers.readyz,
         method="GET",
         path="/readyz",
         summary="Whether reports can be taken; status 503 if not.",
@@ -87,7 +112,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         problems=("store-unavailable",),
     ),
     Endpoint(
-        name="metrics",
+        handler=handlers.metrics,
         method="GET",
         path="/metrics",
         summary="Counters for Prometheus.",
@@ -96,7 +121,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         answers={"text/plain; version=0.0.4; charset=utf-8": None},
     ),
     Endpoint(
-        name="create_campaign",
+        handler=handlers.create_campaign,
         method="POST",
         path="/v1/campaigns",
         summary="Create a campaign and open its first round.",
@@ -108,7 +133,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         status=201,
     ),
     Endpoint(
-        name="list_campaigns",
+        handler=handlers.list_campaigns,
         method="GET",
         path="/v1/campaigns",
         summary="The campaigns that the token is for.",
@@ -117,7 +142,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         answers={JSON: m.CampaignList},
     ),
     Endpoint(
-        name="view_campaign",
+        handler=handlers.view_campaign,
         method="GET",
         path=_CAMPAIGN,
         summary="The campaign and its open round: all that a device must know.",
@@ -125,7 +150,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         problems=("unknown-campaign", "campaign-damaged"),
     ),
     Endpoint(
-        name="label_campaign",
+        handler=handlers.label_campaign,
         method="POST",
         path=f"{_CAMPAIGN}/label",
         summary="Another label for people.",
@@ -135,7 +160,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         problems=("unknown-campaign", "bad-request", "too-large", "unsupported-type"),
     ),
     Endpoint(
-        name="compare_campaign",
+        handler=handlers.compare_campaign,
         method="POST",
         path=f"{_CAMPAIGN}/compare",
         summary="What another campaign changes, and whether reports stay usable.",
@@ -145,7 +170,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         problems=("unknown-campaign", "bad-request", "bad-campaign", "too-large", "unsupported-type"),
     ),
     Endpoint(
-        name="send_reports",
+        handler=handlers.send_reports,
         method="POST",
         path=f"{_CAMPAIGN}/reports",
         summary="A batch of reports: frames, or JSON. Open campaigns need no token.",
@@ -166,7 +191,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         ),
     ),
     Endpoint(
-        name="list_rounds",
+        handler=handlers.list_rounds,
         method="GET",
         path=f"{_CAMPAIGN}/rounds",
         summary="How far each round is.",
@@ -175,7 +200,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         problems=("unknown-campaign",),
     ),
     Endpoint(
-        name="close_round",
+        handler=handlers.close_round,
         method="POST",
         path=f"{_ROUND}/close",
         summary="Close a round and open what follows from it; asking again gives the same answer.",
@@ -184,7 +209,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         problems=("unknown-campaign", "unknown-round", "round-empty", "other-version", "campaign-damaged"),
     ),
     Endpoint(
-        name="read_tally",
+        handler=handlers.read_tally,
         method="GET",
         path=f"{_ROUND}/tally",
         summary="The integers of a round.",
@@ -193,7 +218,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         problems=("unknown-campaign", "unknown-round", "campaign-damaged"),
     ),
     Endpoint(
-        name="export_reports",
+        handler=handlers.export_reports,
         method="GET",
         path=f"{_ROUND}/reports",
         summary="The stored reports of a round; they are noised and may be published.",
@@ -203,7 +228,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         problems=("unknown-campaign", "unknown-round", "bad-request", "reports-dropped", "campaign-damaged"),
     ),
     Endpoint(
-        name="issue_ids",
+        handler=handlers.issue_ids,
         method="POST",
         path=f"{_CAMPAIGN}/ids",
         summary="Ids for reports to come, in campaigns that issue them; one a token and nonce.",
@@ -216,7 +241,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         problems=("unknown-campaign", "bad-request", "rate-limited"),
     ),
     Endpoint(
-        name="recount",
+        handler=handlers.recount,
         method="POST",
         path=f"{_ROUND}/recount",
         summary="Count the stored reports again and compare with the tally.",
@@ -225,7 +250,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         problems=("unknown-campaign", "unknown-round", "reports-dropped", "campaign-damaged"),
     ),
     Endpoint(
-        name="examine",
+        handler=handlers.examine,
         method="POST",
         path=f"{_ROUND}/examine",
         summary="Test whether the stored reports are honest noise.",
@@ -234,7 +259,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         problems=("unknown-campaign", "unknown-round", "reports-dropped", "campaign-damaged"),
     ),
     Endpoint(
-        name="release",
+        handler=handlers.release,
         method="GET",
         path=f"{_CAMPAIGN}/release",
         summary="What the campaign found, with 95 % intervals.",
@@ -251,7 +276,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         ),
     ),
     Endpoint(
-        name="make_token",
+        handler=handlers.make_token,
         method="POST",
         path=f"{_CAMPAIGN}/tokens",
         summary="A token for the campaign, shown once. Operators let in devices and analysts.",
@@ -262,7 +287,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         status=201,
     ),
     Endpoint(
-        name="list_tokens",
+        handler=handlers.list_tokens,
         method="GET",
         path=f"{_CAMPAIGN}/tokens",
         summary="The tokens of the campaign, without their secrets.",
@@ -271,7 +296,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         problems=("unknown-campaign",),
     ),
     Endpoint(
-        name="revoke_token",
+        handler=handlers.revoke_token,
         method="DELETE",
         path=f"{_CAMPAIGN}/tokens/{{token}}",
         summary="The token opens nothing from now on.",
@@ -281,7 +306,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         status=204,
     ),
     Endpoint(
-        name="make_collector_token",
+        handler=handlers.make_collector_token,
         method="POST",
         path="/v1/tokens",
         summary="A token for every campaign, shown once.",
@@ -293,7 +318,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         status=201,
     ),
     Endpoint(
-        name="list_collector_tokens",
+        handler=handlers.list_collector_tokens,
         method="GET",
         path="/v1/tokens",
         summary="The tokens for every campaign, without their secrets.",
@@ -302,7 +327,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         answers={JSON: m.TokenList},
     ),
     Endpoint(
-        name="revoke_collector_token",
+        handler=handlers.revoke_collector_token,
         method="DELETE",
         path="/v1/tokens/{token}",
         summary="The token opens nothing from now on.",
@@ -313,7 +338,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         status=204,
     ),
     Endpoint(
-        name="acts",
+        handler=handlers.acts,
         method="GET",
         path="/v1/acts",
         summary="The log of administrative acts, a thousand at a time.",
@@ -324,7 +349,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         problems=("bad-request",),
     ),
     Endpoint(
-        name="backup",
+        handler=handlers.backup,
         method="GET",
         path="/v1/backup",
         summary="A copy of the embedded store, taken while it is in use.",
@@ -335,7 +360,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     ),
     # --- what the dashboard asks for ---
     Endpoint(
-        name="about",
+        handler=handlers.about,
         method="GET",
         path=f"{_CAMPAIGN}/about",
         summary="The campaign's name, owner, purpose and state.",
@@ -343,7 +368,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         problems=("unknown-campaign", "campaign-damaged"),
     ),
     Endpoint(
-        name="progress",
+        handler=handlers.progress,
         method="GET",
         path=f"{_CAMPAIGN}/progress",
         summary="How far the campaign is, what was refused, and how unsure a rare key is now.",
@@ -352,7 +377,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         problems=("unknown-campaign", "campaign-damaged"),
     ),
     Endpoint(
-        name="results",
+        handler=handlers.results,
         method="GET",
         path=f"{_CAMPAIGN}/results",
         summary="The release by columns, with ranks.",
@@ -369,7 +394,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         ),
     ),
     Endpoint(
-        name="hostile",
+        handler=handlers.hostile,
         method="GET",
         path=f"{_CAMPAIGN}/hostile",
         summary="What so many of a thousand devices, lying, could make of the most frequent keys.",
@@ -379,7 +404,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         problems=("unknown-campaign", "bad-request", "rounds-left", "round-empty", "campaign-damaged"),
     ),
     Endpoint(
-        name="privacy",
+        handler=handlers.privacy,
         method="GET",
         path=f"{_CAMPAIGN}/privacy",
         summary="The campaign's privacy label: the exact promise, and what it means.",
@@ -387,14 +412,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         problems=("unknown-campaign", "campaign-damaged"),
     ),
     Endpoint(
-        name="plan",
+        handler=handlers.plan,
         method="POST",
         path="/v1/plan",
         summary="What a campaign would be able to say; one of five numbers is solved for.",
         roles=ANALYSTS,
         scope=Scope.ANY,
-        takes={JSON: Question},
-        answers={JSON: Answer},
+        takes={JSON: PlanQuestion},
+        answers={JSON: PlanAnswer},
         problems=("bad-request", "no-plan", "too-large", "unsupported-type"),
     ),
 )

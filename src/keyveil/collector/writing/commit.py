@@ -9,34 +9,25 @@ reports as there is room for, in the order in which they came; the others hear t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from keyveil.batch.partition import Block, judge
 from keyveil.batch.stream import Bytes
-from keyveil.collector.ids import is_issued
+from keyveil.collector.campaigns.cache import CampaignCache, RoundGrowth, StoredCampaign
+from keyveil.collector.campaigns.ids import is_issued
 from keyveil.collector.problems import NOT_ISSUED, ROUND_CLOSED, Problem
-from keyveil.collector.rounds import Book, Known
 from keyveil.collector.store.base import Store, Writing, ids_in
-from keyveil.collector.upload import Part, Upload
+from keyveil.collector.writing.upload import Upload, UploadPart
 from keyveil.errors import Refusal
 from keyveil.rounds import Round
 
 DUPLICATE = "duplicate"
 
 
-@dataclass(frozen=True, slots=True)
-class Grown:
-    """A round that has more reports now; `is_full` where it is closed by count, and has as many."""
-
-    campaign: str
-    round: int
-    accepted: int
-    is_full: bool
-
-
-def commit_group(store: Store, book: Book, uploads: Sequence[Upload], now: float) -> list[Grown]:
+def commit_group(
+    store: Store, cache: CampaignCache, uploads: Sequence[Upload], now: float
+) -> list[RoundGrowth]:
     """Write what can be counted and mark what cannot; nothing is marked for good unless this returns."""
     for upload in uploads:
         upload.reset()
@@ -48,18 +39,18 @@ def commit_group(store: Store, book: Book, uploads: Sequence[Upload], now: float
                 waiting.setdefault(upload.campaign, []).append(upload)
         known = {}
         for campaign in waiting:
-            found = book.campaign(tx, campaign)
+            found = cache.campaign(tx, campaign)
             if found is None:
                 raise AssertionError("an upload to a campaign that was never met")
             known[found.no] = found
         open_rounds = tx.lock_open_rounds(sorted(known))
-        grown: list[Grown] = []
+        grown: list[RoundGrowth] = []
         for no in sorted(known):
             row = open_rounds.get(no)
             is_open = row is not None and (row.closes_at is None or now < row.closes_at)
-            asked = book.described(known[no], row) if row is not None and is_open else None
+            asked = cache.described(known[no], row) if row is not None and is_open else None
             last = row.number if row is not None else max((r.number for r in tx.rounds(no)), default=0)
-            grown += _commit_campaign(tx, book, known[no], waiting[known[no].id], asked, last)
+            grown += _commit_campaign(tx, cache, known[no], waiting[known[no].id], asked, last)
         return grown
 
 
@@ -73,10 +64,15 @@ def _refuse_revoked(tx: Writing, uploads: Sequence[Upload]) -> None:
 
 
 def _commit_campaign(
-    tx: Writing, book: Book, known: Known, uploads: list[Upload], asked: Round | None, last: int
-) -> Iterable[Grown]:
-    fitting: list[tuple[Upload, Part]] = []
-    others: list[tuple[Upload, Part]] = []
+    tx: Writing,
+    cache: CampaignCache,
+    known: StoredCampaign,
+    uploads: list[Upload],
+    asked: Round | None,
+    last: int,
+) -> Iterable[RoundGrowth]:
+    fitting: list[tuple[Upload, UploadPart]] = []
+    others: list[tuple[Upload, UploadPart]] = []
     number, length = (None, 0) if asked is None else (asked.number, asked.report_bytes)
     for upload in uploads:
         for part in upload.parts:
@@ -87,12 +83,12 @@ def _commit_campaign(
     _refuse(tx, known, others, number, last)
     if asked is None or not fitting:
         return []
-    secret = book.secret(tx, known) if known.issues_ids else None
+    secret = cache.secret(tx, known) if known.issues_ids else None
     return _count(tx, known, asked, fitting, secret)
 
 
 def _refuse(
-    tx: Writing, known: Known, parts: list[tuple[Upload, Part]], number: int | None, last: int
+    tx: Writing, known: StoredCampaign, parts: list[tuple[Upload, UploadPart]], number: int | None, last: int
 ) -> None:
     """Duplicates of what was counted; or reports to a round that is over or not yet open, or misshapen."""
     ids = [ids_in(part.reports, part.length) for _, part in parts]
@@ -110,8 +106,12 @@ def _refuse(
 
 
 def _count(
-    tx: Writing, known: Known, round: Round, fitting: list[tuple[Upload, Part]], secret: bytes | None
-) -> Iterable[Grown]:
+    tx: Writing,
+    known: StoredCampaign,
+    round: Round,
+    fitting: list[tuple[Upload, UploadPart]],
+    secret: bytes | None,
+) -> Iterable[RoundGrowth]:
     length = round.report_bytes
     joined = fitting[0][1].reports if len(fitting) == 1 else b"".join(part.reports for _, part in fitting)
     rows: Bytes = np.frombuffer(joined, dtype=np.uint8).reshape(-1, length)
@@ -149,12 +149,12 @@ def _count(
     is_full = room is not None and len(kept) >= room
     if not len(kept):
         # Whoever filled the round may not have come to closing it.
-        return [Grown(known.id, round.number, 0, is_full)] if is_full and beyond else []
+        return [RoundGrowth(known.id, round.number, 0, is_full)] if is_full and beyond else []
     tx.add_block(known.no, round.number, length, joined, delta)
-    return [Grown(known.id, round.number, len(kept), is_full)]
+    return [RoundGrowth(known.id, round.number, len(kept), is_full)]
 
 
-def _room(tx: Writing, known: Known, round: int) -> int | None:
+def _room(tx: Writing, known: StoredCampaign, round: int) -> int | None:
     """How many more reports a round takes; None where it is not closed by count."""
     limit = known.terms.close_at_count
     return None if limit is None else limit - tx.lock_count(known.no, round)

@@ -9,10 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 from keyveil.campaign import Campaign
-from keyveil.collector.changes import Comparison, compare
-from keyveil.collector.core import Core
-from keyveil.collector.ids import NONCE_BYTES, issue
-from keyveil.collector.messages import (
+from keyveil.collector.campaigns.cache import StoredCampaign, open_number
+from keyveil.collector.campaigns.changes import Comparison, compare
+from keyveil.collector.campaigns.context import Context
+from keyveil.collector.campaigns.ids import NONCE_BYTES, issue
+from keyveil.collector.campaigns.messages import (
     About,
     CampaignCreated,
     CampaignLine,
@@ -22,7 +23,6 @@ from keyveil.collector.messages import (
     NewCampaign,
 )
 from keyveil.collector.problems import Problem
-from keyveil.collector.rounds import Known, open_number
 from keyveil.collector.tokens import Role, mint
 from keyveil.errors import KeyveilError, StoreError
 from keyveil.mechanisms.base import ISSUED
@@ -36,13 +36,13 @@ _NONCE = re.compile(f"[0-9a-f]{{{2 * NONCE_BYTES}}}", re.ASCII)
 class Campaigns:
     """The campaigns of a collector."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, context: Context) -> None:
+        self._context = context
 
     def create(self, actor: str, new: NewCampaign) -> CampaignCreated:
         """A campaign whose first round is open. The same campaign again changes nothing."""
         campaign = read_campaign(new.campaign)
-        now = self._core.now()
+        now = self._context.now()
         for field in ("owner", "purpose", "expires"):
             if not getattr(campaign, field).strip():
                 raise Problem("campaign-incomplete", f'field "{field}" is missing or empty, at $.{field}')
@@ -63,7 +63,7 @@ class Campaigns:
         except KeyveilError as error:
             raise Problem("bad-campaign", str(error)) from None
         token = None
-        with self._core.store.write() as tx:
+        with self._context.store.write() as tx:
             created = tx.add_campaign(
                 id=campaign.id,
                 config=campaign.canonical_json,
@@ -104,16 +104,16 @@ class Campaigns:
 
     def issue_ids(self, id: str, *, token: str, nonce: str | None, count: int) -> Ids:
         """Ids for reports to come; the same for the same token and nonce."""
-        known = self._core.known(id)
+        known = self._context.known(id)
         if not known.issues_ids:
             raise Problem("bad-request", "devices draw the ids of this campaign themselves")
         drawn = self._nonce(known, nonce)
-        with self._core.store.read() as tx:
-            secret = self._core.book.secret(tx, known)
+        with self._context.store.read() as tx:
+            secret = self._context.cache.secret(tx, known)
         made = issue(secret, token=token, nonce=drawn, count=count)
         return Ids(ids=[name.hex() for name in made])
 
-    def _nonce(self, known: Known, nonce: str | None) -> bytes:
+    def _nonce(self, known: StoredCampaign, nonce: str | None) -> bytes:
         """The nonce of a device; one of a campaign that an older keyveil made may have none."""
         if nonce is None and not known.campaign.issues_ids:
             return secrets.token_bytes(NONCE_BYTES)
@@ -123,32 +123,32 @@ class Campaigns:
 
     def view(self, id: str) -> CampaignView:
         """What everybody may know of a campaign."""
-        known = self._core.known(id)
-        with self._core.store.read() as tx:
+        known = self._context.known(id)
+        with self._context.store.read() as tx:
             row = tx.campaign(id)
             rounds = tx.rounds(known.no)
         assert row is not None
-        asked = [self._core.book.described(known, each) for each in rounds if each.closed_at is None]
+        asked = [self._context.cache.described(known, each) for each in rounds if each.closed_at is None]
         return CampaignView(
             id=id,
             campaign=known.campaign.canonical_json,
             label=row.label,
-            state=self._core.state(known, row.finished_at),
+            state=self._context.state(known, row.finished_at),
             uploads=known.terms.uploads,
             ids="issued" if known.issues_ids else "own",
-            round=known.campaign.device_config(asked[0]) if asked else None,
+            round=asked[0].fields() if asked else None,
         )
 
     def list(self, only: str | None) -> CampaignList:
         """All campaigns, or the one that a token is for."""
-        with self._core.store.read() as tx:
+        with self._context.store.read() as tx:
             rows = [row for row in tx.campaigns() if only is None or row.id == only]
         return CampaignList(campaigns=[self._line(row.id) for row in rows])
 
     def about(self, id: str) -> About:
         """A campaign in a few words."""
-        known = self._core.known(id)
-        with self._core.store.read() as tx:
+        known = self._context.known(id)
+        with self._context.store.read() as tx:
             row = tx.campaign(id)
         assert row is not None
         return About(
@@ -157,34 +157,34 @@ class Campaigns:
             label=row.label,
             owner=known.campaign.owner,
             purpose=known.campaign.purpose,
-            state=self._core.state(known, row.finished_at),
+            state=self._context.state(known, row.finished_at),
             uploads=known.terms.uploads,
         )
 
     def label(self, actor: str, id: str, label: str) -> None:
         """Another label for people."""
-        known = self._core.known(id)
-        with self._core.store.write() as tx:
+        known = self._context.known(id)
+        with self._context.store.write() as tx:
             tx.label_campaign(known.no, label)
-            tx.log(at=self._core.now(), token=actor, act="campaign-labelled", campaign=id, detail=label)
+            tx.log(at=self._context.now(), token=actor, act="campaign-labelled", campaign=id, detail=label)
 
     def compare(self, id: str, fields: Mapping[str, Any]) -> Comparison:
         """What another campaign changes."""
-        return compare(self._core.known(id).campaign, read_campaign(fields))
+        return compare(self._context.known(id).campaign, read_campaign(fields))
 
     def _line(self, id: str) -> CampaignLine:
-        with self._core.store.read() as tx:
+        with self._context.store.read() as tx:
             row = tx.campaign(id)
             assert row is not None
             try:
-                known = self._core.book.campaign(tx, id)
+                known = self._context.cache.campaign(tx, id)
                 assert known is not None
                 rounds = tx.rounds(known.no)
                 tallies = [tx.tally(known.no, opened.number) for opened in rounds]
                 name, mechanism = known.campaign.name, known.campaign.mechanism
-                state = self._core.state(known, row.finished_at)
+                state = self._context.state(known, row.finished_at)
             except StoreError as error:
-                self._core.mark_damaged(id, str(error))
+                self._context.mark_damaged(id, str(error))
                 return CampaignLine(
                     id=id,
                     name="",

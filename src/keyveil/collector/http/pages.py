@@ -6,9 +6,12 @@ import base64
 import hashlib
 from collections.abc import Iterable
 from html import escape
+from typing import TYPE_CHECKING
 
-from keyveil.collector.endpoints import ENDPOINTS
 from keyveil.collector.problems import CATALOGUE, REPORT_CODES
+
+if TYPE_CHECKING:
+    from keyveil.collector.http.endpoints import Endpoint
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 78rem; margin: 2rem auto; padding: 0 1rem; }
@@ -35,7 +38,7 @@ HEADERS = {
 }
 
 
-def docs() -> str:
+def docs(endpoints: Iterable[Endpoint]) -> str:
     """Every request."""
     rows = (
         (
@@ -48,7 +51,7 @@ def docs() -> str:
             escape(endpoint.summary),
             " ".join(f'<a href="/errors#{code}">{code}</a>' for code in endpoint.problems),
         )
-        for endpoint in ENDPOINTS
+        for endpoint in endpoints
     )
     return _page(
         "Requests",

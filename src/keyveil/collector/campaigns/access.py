@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from keyveil.collector.core import NOBODY, Core
-from keyveil.collector.messages import ActList, ActView, NewToken, TokenCreated, TokenList, TokenView
+from keyveil.collector.campaigns.context import NOBODY, Context
+from keyveil.collector.campaigns.messages import (
+    ActList,
+    ActView,
+    NewToken,
+    TokenCreated,
+    TokenList,
+    TokenView,
+)
 from keyveil.collector.problems import Problem
 from keyveil.collector.tokens import BELOW_OPERATOR, Credential, Role, digest, mint, recognise
 from keyveil.errors import StoreError
@@ -15,27 +22,29 @@ _DEVICES = 100_000
 class Access:
     """The tokens of a collector."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._devices: dict[bytes, Credential] = {}
 
     def first_token(self) -> str | None:
         """An admin token where none was ever made; it is shown once."""
         try:
-            with self._core.store.write() as tx:
+            with self._context.store.write() as tx:
                 tx.be_alone()
                 if tx.has_admin():
                     return None
                 token, credential = mint(
-                    Role.ADMIN, None, now=self._core.now(), label="made at the first start"
+                    Role.ADMIN, None, now=self._context.now(), label="made at the first start"
                 )
                 tx.add_credential(credential)
-                tx.log(at=self._core.now(), token=NOBODY, act="token-made", detail=f"{credential.id} admin")
+                tx.log(
+                    at=self._context.now(), token=NOBODY, act="token-made", detail=f"{credential.id} admin"
+                )
                 return token
         except StoreError as error:
             if not error.damaged:
                 raise
-            self._core.mark_damaged("tokens", str(error))
+            self._context.mark_damaged("tokens", str(error))
             return None
 
     def cached(self, token: str) -> Credential | None:
@@ -47,7 +56,7 @@ class Access:
 
     def recognise(self, token: str) -> Credential | None:
         """The credential behind a token, as the store knows it now."""
-        with self._core.store.read() as tx:
+        with self._context.store.read() as tx:
             found = recognise(token, tx.credential)
         if found is not None and found.role is Role.DEVICE:
             if len(self._devices) >= _DEVICES:
@@ -61,15 +70,15 @@ class Access:
         if actor.role is not Role.ADMIN and role not in BELOW_OPERATOR:
             raise Problem("forbidden", "an operator makes tokens for devices and analysts")
         if campaign is not None:
-            self._core.known(campaign)
+            self._context.known(campaign)
             if role in (Role.ADMIN, Role.MONITOR):
                 raise Problem(
                     "forbidden",
                     f"a token of role {role.value} is for the whole collector; make it at /v1/tokens",
                 )
-        now = self._core.now()
+        now = self._context.now()
         token, credential = mint(role, campaign, now=now, label=new.label, rate=new.rate)
-        with self._core.store.write() as tx:
+        with self._context.store.write() as tx:
             tx.add_credential(credential)
             detail = f"{credential.id} {role.value}"
             tx.log(at=now, token=actor.id, act="token-made", campaign=campaign or "", detail=detail)
@@ -77,7 +86,7 @@ class Access:
 
     def list(self, campaign: str | None) -> TokenList:
         """The tokens of a campaign, or those of the whole collector."""
-        with self._core.store.read() as tx:
+        with self._context.store.read() as tx:
             found = tx.credentials(campaign)
         return TokenList(
             tokens=[
@@ -96,8 +105,8 @@ class Access:
 
     def revoke(self, actor: Credential, campaign: str | None, id: str) -> None:
         """A token of this scope opens nothing from now on."""
-        now = self._core.now()
-        with self._core.store.write() as tx:
+        now = self._context.now()
+        with self._context.store.write() as tx:
             found = tx.credential(id)
             if found is None or found.campaign != campaign:
                 raise Problem("unknown-token-id")
@@ -109,7 +118,7 @@ class Access:
 
     def acts(self, after: int) -> ActList:
         """The log of administrative acts from a place on."""
-        with self._core.store.read() as tx:
+        with self._context.store.read() as tx:
             found = tx.acts(after=after)
         return ActList(
             acts=[

@@ -1,6 +1,6 @@
 """Uploads that wait for the writer: small ones first, large ones in pieces, senders in turn.
 
-Whoever sends a report should not wait for whoever sends ten thousand, and cannot be told from them by name: a
+Whoever sends a report should not wait for whoever sends ten thousand, and no name tells one from the other: a
 whole fleet may share a token and an address. So an upload waits by its size. Small ones leave with the next
 group, all of them if they fit; of large ones a group takes no more than of small ones, but some: also the
 group between two lots of small ones, whose senders are just being answered. Within either kind senders take
@@ -15,7 +15,7 @@ import time
 from collections import deque
 from typing import NamedTuple
 
-from keyveil.collector.upload import Upload
+from keyveil.collector.writing.upload import Upload
 
 # What a turn is worth: about 70 reports of 1.5 kB, as `Upload.work` counts them. What is no more is small.
 TURN = 1 << 18
@@ -33,7 +33,7 @@ class Sender(NamedTuple):
     token: str | None
 
 
-class _Line:
+class _SenderLine:
     __slots__ = ("credit", "uploads")
 
     def __init__(self) -> None:
@@ -41,17 +41,17 @@ class _Line:
         self.credit = 0
 
 
-class _Lines:
+class _SenderLines:
     """A line a sender."""
 
     def __init__(self) -> None:
-        self._lines: dict[Sender, _Line] = {}
+        self._lines: dict[Sender, _SenderLine] = {}
 
     def put(self, sender: Sender, upload: Upload) -> None:
         """Wait behind what the sender has sent before."""
         line = self._lines.get(sender)
         if line is None:
-            line = self._lines[sender] = _Line()
+            line = self._lines[sender] = _SenderLine()
         line.uploads.append(upload)
 
     def take(self, most: int, work: int) -> list[Upload]:
@@ -83,7 +83,7 @@ class FairQueue:
     """
 
     def __init__(self) -> None:
-        self._small, self._large = _Lines(), _Lines()
+        self._small, self._large = _SenderLines(), _SenderLines()
         self._changed = threading.Condition()
         self._n_uploads = self._n_pieces = 0
         self._small_at, self._small_work = -_SOON, 0

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import uvicorn
 
-from keyveil.collector.app import Application
-from keyveil.collector.direct import direct_protocol
-from keyveil.collector.service import Collector
+from keyveil.collector.campaigns.collector import Collector
+from keyveil.collector.http.app import Application
+from keyveil.collector.http.direct import direct_protocol
 from keyveil.collector.settings import Settings
 from keyveil.collector.store import Migration, open_store
 from keyveil.errors import StoreError

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from functools import cache
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 import keyveil
-from keyveil.collector.endpoints import ENDPOINTS, JSON, Endpoint
-from keyveil.collector.messages import ProblemDocument
+from keyveil.collector.campaigns.messages import ProblemDocument
 from keyveil.collector.problems import CATALOGUE, CONTENT_TYPE
 
+if TYPE_CHECKING:
+    from keyveil.collector.http.endpoints import Endpoint
+
+JSON = "application/json"
 _PARAMETERS: dict[str, dict[str, Any]] = {
     "campaign": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
     "round": {"type": "integer", "minimum": 1, "maximum": 65535},
@@ -23,21 +26,21 @@ _TOKEN_PROBLEMS = ("no-token", "unknown-token", "forbidden", "other-campaign", "
 _ALWAYS = ("bad-request", "store-unavailable", "wrong-method")
 
 
-@cache
-def document() -> dict[str, Any]:
+def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     """The whole document.
 
-    >>> document()["openapi"], "/v1/campaigns" in document()["paths"]
-    ('3.1.0', True)
+    >>> from keyveil.collector.http.endpoints import ENDPOINTS
+    >>> "/v1/campaigns" in document(ENDPOINTS)["paths"]
+    True
     """
     types = [ProblemDocument]
-    for endpoint in ENDPOINTS:
+    for endpoint in endpoints:
         types += [
             kind for kind in (*endpoint.takes.values(), *endpoint.answers.values()) if _is_message(kind)
         ]
     _, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     paths: dict[str, dict[str, Any]] = {}
-    for endpoint in ENDPOINTS:
+    for endpoint in endpoints:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
     return {
         "openapi": "3.1.0",

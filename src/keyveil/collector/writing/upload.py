@@ -37,7 +37,7 @@ _MOST_PARTS = 64
 
 
 @dataclass(slots=True)
-class Part:
+class UploadPart:
     """Reports of one upload that name the same round and have the same length, joined."""
 
     round: int
@@ -54,7 +54,7 @@ class Upload:
     campaign: str
     token: str | None
     n_reports: int
-    parts: list[Part]
+    parts: list[UploadPart]
     size: int
     statuses: list[str] | None = None
     """A status a report; None while, or because, all are accepted."""
@@ -94,10 +94,10 @@ class Upload:
             piece.is_last = False
         return pieces
 
-    def _piece(self, part: Part, some: slice) -> Upload:
+    def _piece(self, part: UploadPart, some: slice) -> Upload:
         at = part.places[some]
         reports = part.reports[some.start * part.length : some.stop * part.length]
-        inside = Part(part.round, part.length, reports, range(len(at)))
+        inside = UploadPart(part.round, part.length, reports, range(len(at)))
         return Upload(self.campaign, self.token, len(at), [inside], len(reports), whole=self, at=at)
 
     def put_statuses(self, places: Sequence[int], statuses: list[str]) -> None:
@@ -164,7 +164,7 @@ def read_uniform(body: bytes, *, tag: bytes, campaign: str, token: str | None, m
     return None if part is None else Upload(campaign, token, len(part.places), [part], len(body))
 
 
-def _uniform(body: bytes, tag: bytes, most: int) -> Part | None:
+def _uniform(body: bytes, tag: bytes, most: int) -> UploadPart | None:
     """The part of a body whose frames all have one length, the campaign's tag and one round."""
     if len(body) < _FRAME.size + HEADER_BYTES:
         return None
@@ -177,12 +177,12 @@ def _uniform(body: bytes, tag: bytes, most: int) -> Part | None:
         return None
     (round_,) = _ROUND.unpack_from(body, _FIRST_ROUND)
     if count == 1:
-        return Part(round_, length, body[_FRAME.size :], (0,))
+        return UploadPart(round_, length, body[_FRAME.size :], (0,))
     rows = np.frombuffer(body, dtype=np.uint8).reshape(count, step)
     heads = rows[:, : _FIRST_ROUND + _ROUND.size]
     if (heads != heads[0]).any():
         return None
-    return Part(round_, length, rows[:, _FRAME.size :].tobytes(), range(count))
+    return UploadPart(round_, length, rows[:, _FRAME.size :].tobytes(), range(count))
 
 
 def _sorted_out(upload: Upload, data: bytes, places: Sequence[tuple[int, int]], tag: bytes) -> Upload:
@@ -209,7 +209,7 @@ def _sorted_out(upload: Upload, data: bytes, places: Sequence[tuple[int, int]], 
         round_, length = divmod(kind, 1 << 32)
         here = _where(is_ours & (kinds == kind))
         joined = b"".join([data[start : start + length] for start in starts[here].tolist()])
-        upload.parts.append(Part(round_, length, joined, here))
+        upload.parts.append(UploadPart(round_, length, joined, here))
     upload.read = None if upload.statuses is None else list(upload.statuses)
     return upload
 

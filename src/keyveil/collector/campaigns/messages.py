@@ -1,4 +1,4 @@
-"""What the collector says and is told, as types; the OpenAPI document is made from them."""
+"""The bodies of requests and answers, as types; the OpenAPI document is made from them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from keyveil.collector.terms import Terms
+from keyveil.collector.campaigns.terms import Terms
 from keyveil.dashboard.precision import Telling
 
 CampaignId = Annotated[
@@ -52,7 +52,10 @@ class CampaignView(Message, frozen=True):
     ids: Literal["own", "issued"]
     """Where the ids of reports come from."""
     round: dict[str, Any] | None
-    """The description of the open round, all that a device needs; null if none is open."""
+    """The open round, which names the campaign by its id; null if none is open.
+
+    With the campaign's text in place of the id it is the description that a device reads.
+    """
 
 
 class CampaignLine(Message, frozen=True):

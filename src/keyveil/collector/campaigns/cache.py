@@ -1,6 +1,6 @@
-"""Campaigns as the collector knows them: read from the store, and remembered.
+"""The cache of campaigns and rounds: read from the store, and kept in memory.
 
-A campaign and the rounds that were opened never change, so they may be remembered for ever. Which round is
+A campaign and the rounds that were opened never change, so a cached one is never stale. Which round is
 open may change at any moment, by another process too: that is asked of the store, in the transaction
 that needs to know.
 """
@@ -14,14 +14,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from keyveil.campaign import Campaign
-from keyveil.collector.ids import campaign_secret
+from keyveil.collector.campaigns.ids import campaign_secret
+from keyveil.collector.campaigns.terms import Terms
 from keyveil.collector.store.base import CampaignRow, Reading, RoundRow
 from keyveil.collector.store.cells import unpack
-from keyveil.collector.store.outcomes import Finished
-from keyveil.collector.terms import Terms
 from keyveil.errors import KeyveilError, StoreError
 from keyveil.mechanisms.base import ISSUED
-from keyveil.release import exact_epsilon
 from keyveil.rounds import Round
 from keyveil.tally import Tally, count
 from keyveil.tally.count import UNDECODED, decode
@@ -31,7 +29,7 @@ _REMEMBERED = 256
 
 
 @dataclass(frozen=True)
-class Known:
+class StoredCampaign:
     """A campaign of the store."""
 
     no: int
@@ -56,36 +54,18 @@ class Known:
         return float("inf") if expiry is None else expiry.timestamp()
 
 
+@dataclass(frozen=True, slots=True)
+class RoundGrowth:
+    """A round that has more reports now; `is_full` where it is closed by count, and has as many."""
+
+    campaign: str
+    round: int
+    accepted: int
+    is_full: bool
+
+
 History = Sequence[tuple[Round, Tally]]
 """The rounds so far as they were opened, each with the sum of its reports."""
-
-
-def what_follows(campaign: Campaign, history: History) -> Round | Finished:
-    """The round that follows the last, or what the campaign found, by the version that opened its rounds.
-
-    This estimates, which may take seconds: never inside a transaction.
-    """
-    protocol = campaign.protocol(history[0][0].protocol)
-    follows = protocol.next(history)
-    if isinstance(follows, Round):
-        return follows
-    return Finished(outcome=follows, epsilon_exact=exact_epsilon(protocol))
-
-
-def difference(campaign: Campaign, before: History, round: Round) -> str:
-    """How a round that was opened differs from what this version makes of the rounds before it, if it does.
-
-    An audit: whatever it says, the round is the one that was opened.
-    """
-    try:
-        protocol = campaign.protocol(round.protocol)
-        other = protocol.next(before) if before else protocol.start(campaign.id)
-    except KeyveilError as error:
-        return f"this keyveil would not open round {round.number}: {error}"
-    if other == round:
-        return ""
-    would = f"as {other.pin[:12]}" if isinstance(other, Round) else "no more"
-    return f"round {round.number} was opened as {round.pin[:12]}, this keyveil would open it {would}"
 
 
 def open_number(rows: list[RoundRow]) -> int | None:
@@ -93,28 +73,28 @@ def open_number(rows: list[RoundRow]) -> int | None:
     return next((row.number for row in rows if row.closed_at is None), None)
 
 
-class Book:
-    """Campaigns and rounds by name, found once."""
+class CampaignCache:
+    """Campaigns, rounds and decoded tallies of a store, read once and kept in memory."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, StoredCampaign] = {}
         self._rounds: dict[tuple[int, int], Round] = {}
         self._decoded: dict[tuple[int, int], Tally] = {}
         self._secret: bytes | None = None
         self._lock = threading.Lock()
 
-    def find(self, id: str) -> Known | None:
+    def find(self, id: str) -> StoredCampaign | None:
         """A campaign that was met before."""
         return self._known.get(id)
 
-    def campaign(self, tx: Reading, id: str) -> Known | None:
+    def campaign(self, tx: Reading, id: str) -> StoredCampaign | None:
         """A campaign; one whose stored text does not have its hash is refused."""
         if (known := self._known.get(id)) is not None:
             return known
         row = tx.campaign(id)
         return None if row is None else self._remember(row)
 
-    def round(self, tx: Reading, known: Known, number: int) -> Round:
+    def round(self, tx: Reading, known: StoredCampaign, number: int) -> Round:
         """A round that was opened."""
         if (found := self._rounds.get((known.no, number))) is not None:
             return found
@@ -123,14 +103,14 @@ class Book:
                 return self.described(known, row)
         raise StoreError(f"campaign {known.id[:12]}: round {number} is missing", damaged=True)
 
-    def described(self, known: Known, row: RoundRow) -> Round:
+    def described(self, known: StoredCampaign, row: RoundRow) -> Round:
         """The round of a row: what was opened is what is stored, whatever this version would open."""
         found = self._rounds.get((known.no, row.number))
         if found is None:
             found = self._rounds[known.no, row.number] = _read_round(known, row)
         return found
 
-    def secret(self, tx: Reading, known: Known) -> bytes:
+    def secret(self, tx: Reading, known: StoredCampaign) -> bytes:
         """What the ids of a campaign are made with."""
         if self._secret is None:
             self._secret = tx.secret()
@@ -138,7 +118,7 @@ class Book:
             raise StoreError("the secret that ids were issued with is gone; restore a backup", damaged=True)
         return campaign_secret(self._secret, known.id)
 
-    def tally(self, tx: Reading, known: Known, number: int) -> Tally:
+    def tally(self, tx: Reading, known: StoredCampaign, number: int) -> Tally:
         """The sum of a round's reports."""
         round_ = self.round(tx, known, number)
         row = tx.tally(known.no, number)
@@ -153,11 +133,11 @@ class Book:
             held = self._decoded[place] = decode(round_.mechanism, stored)
         return held
 
-    def history(self, tx: Reading, known: Known, rows: Sequence[RoundRow]) -> History:
+    def history(self, tx: Reading, known: StoredCampaign, rows: Sequence[RoundRow]) -> History:
         """Rounds and the sums of their reports."""
         return [(self.described(known, row), self.tally(tx, known, row.number)) for row in rows]
 
-    def _remember(self, row: CampaignRow) -> Known:
+    def _remember(self, row: CampaignRow) -> StoredCampaign:
         if row.quarantined is not None:
             raise StoreError(row.quarantined, damaged=True)
         try:
@@ -175,11 +155,11 @@ class Book:
                 self._rounds.clear()
                 self._decoded.clear()
             return self._known.setdefault(
-                row.id, Known(no=row.no, campaign=campaign, terms=terms, created_at=row.created_at)
+                row.id, StoredCampaign(no=row.no, campaign=campaign, terms=terms, created_at=row.created_at)
             )
 
 
-def _read_round(known: Known, row: RoundRow) -> Round:
+def _read_round(known: StoredCampaign, row: RoundRow) -> Round:
     try:
         found = Round.from_fields(json.loads(row.description), n_keys=known.campaign.domain.n_keys)
         if (found.campaign, found.number, found.pin) != (known.id, row.number, row.pin):
