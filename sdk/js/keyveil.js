@@ -23,5 +23,14 @@ export { BrowserLedger, MemoryLedger } from "./lib/ledgers.js";
 export { mechanismOf } from "./lib/mechanisms.js";
 export { bucketOf } from "./lib/oracles.js";
 export { levelOf, readRecord } from "./lib/records.js";
-export { checkReport, makeReport, publicWord, readFrames, readReport, reportFromJson, reportToJson, toFrames } from "./lib/reports.js";
+export {
+  checkReport,
+  makeReport,
+  publicWord,
+  readFrames,
+  readReport,
+  reportFromJson,
+  reportToJson,
+  toFrames,
+} from "./lib/reports.js";
 export { issuedIds } from "./lib/transport.js";

@@ -45,5 +45,7 @@ export function toHex(bytes) {
 
 /** Bytes from hexadecimal digits. */
 export function fromHex(text) {
-  return Uint8Array.from({ length: text.length / 2 }, (_, place) => Number.parseInt(text.slice(2 * place, 2 * place + 2), 16));
+  return Uint8Array.from({ length: text.length / 2 }, (_, place) =>
+    Number.parseInt(text.slice(2 * place, 2 * place + 2), 16),
+  );
 }

@@ -111,7 +111,12 @@ function pckvGrr({ n_keys, pairs_per_user, epsilon, allocation }) {
   const others = BigInt(2 * (n_keys + pairs_per_user - 1));
   const fake = ceil(WORDS, keepRatio.plus(flipRatio).plus(others));
   const flip = flipRatio.times(fake).ceil();
-  return { shape: "signed-response", n_keys, pairs_per_user, channel: { keep: WORDS - flip - others * fake, flip, fake } };
+  return {
+    shape: "signed-response",
+    n_keys,
+    pairs_per_user,
+    channel: { keep: WORDS - flip - others * fake, flip, fake },
+  };
 }
 
 // --- values ---
@@ -131,7 +136,7 @@ function boundaryBits({ n_keys, epsilon, bins }) {
   return { shape: "indexed-boundary-bits", n_keys, held, bits: optimisedBits(odds, bins) };
 }
 
-function levels({ n_keys, epsilon, bins }) {
+function valueLevels({ n_keys, epsilon, bins }) {
   const lie = ceil(WORDS, expBelow(epsilon).plus(bins));
   const channel = { window: windowOf(bins, 1), near: WORDS - BigInt(bins) * lie, far: lie, fake: lie };
   return { shape: "indexed-boundary", n_keys, channel };
@@ -146,7 +151,12 @@ function boldWindow(epsilon, isNaive, { n_in, width }) {
   const absent = WORDS - near * BigInt(width) - far * outside;
   const fake = isNaive
     ? ceil(WORDS, rootOdds.plus(1n).times(nOut))
-    : ceil(near * WORDS, expBelow(epsilon).times(absent).plus(near * nOut));
+    : ceil(
+        near * WORDS,
+        expBelow(epsilon)
+          .times(absent)
+          .plus(near * nOut),
+      );
   return { near, far, fake };
 }
 
@@ -156,9 +166,23 @@ function extremalWindow(epsilon, { n_in, width: wide }) {
   const [width, outside, nOut] = [BigInt(wide), BigInt(n_in - 1), BigInt(n_in - 1 + wide)];
   const nearFakes = smallest([new Ratio(1n).over(odds.plus(1n)), MOST_FAKES.times(new Ratio(width, nOut))]);
   const fake = ceil(nearFakes.times(WORDS), width);
-  const far = ceil(fake * WORDS, odds.minus(1n).times(fake * width).plus(WORDS));
+  const far = ceil(
+    fake * WORDS,
+    odds
+      .minus(1n)
+      .times(fake * width)
+      .plus(WORDS),
+  );
   const loud = odds.times(fake);
-  const near = loud.times(WORDS - far * outside).over(loud.times(width).plus(WORDS).minus(nOut * fake)).floor();
+  const near = loud
+    .times(WORDS - far * outside)
+    .over(
+      loud
+        .times(width)
+        .plus(WORDS)
+        .minus(nOut * fake),
+    )
+    .floor();
   return { near, far, fake };
 }
 
@@ -195,7 +219,7 @@ export const CALIBRATIONS = {
   "privkvm-star": boundary,
   "privkvm-star-oue": boundaryBits,
   kvue,
-  levels,
+  levels: valueLevels,
   "pckv-ue": pckvUe,
   "pckv-grr": pckvGrr,
   "ks-ue": ksUe,

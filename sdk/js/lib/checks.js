@@ -10,7 +10,9 @@ export const isObject = (value) => value !== null && typeof value === "object" &
 
 /** Whether an object has exactly these fields. */
 export function hasExactly(value, names) {
-  return isObject(value) && Object.keys(value).length === names.length && names.every((name) => Object.hasOwn(value, name));
+  return (
+    isObject(value) && Object.keys(value).length === names.length && names.every((name) => Object.hasOwn(value, name))
+  );
 }
 
 /** Whether a value is a whole number within bounds. */

@@ -48,7 +48,9 @@ export async function readDescription(description) {
 /** One JSON text a value: keys sorted, no spaces. Lists hold texts and numbers alone. */
 function canonical(value) {
   if (!isObject(value)) return JSON.stringify(value);
-  const fields = Object.keys(value).sort().map((name) => `${JSON.stringify(name)}:${canonical(value[name])}`);
+  const fields = Object.keys(value)
+    .sort()
+    .map((name) => `${JSON.stringify(name)}:${canonical(value[name])}`);
   return `{${fields.join()}}`;
 }
 
@@ -136,7 +138,18 @@ function readCampaign(text) {
   demand(canonicalCampaign(said) === text);
   const { name, epsilon, keys, value_range: valueRange, other, owner, purpose, expires } = said;
   const names = other ? [...keys, OTHER] : keys;
-  return { name, epsilon, names, codes: placesOf(names), other, valueRange, owner, purpose, issuesIds: said.ids === "issued", end: expires ? endOf(expires) : Infinity };
+  return {
+    name,
+    epsilon,
+    names,
+    codes: placesOf(names),
+    other,
+    valueRange,
+    owner,
+    purpose,
+    issuesIds: said.ids === "issued",
+    end: expires ? endOf(expires) : Infinity,
+  };
 }
 
 /** Whether a JSON text is nested no deeper than a campaign's; parsing one that is takes long. */
@@ -158,7 +171,9 @@ function isShallow(text) {
 /** The one text of a campaign: as `canonical`, with the fields that are floats written as Python writes them. */
 function canonicalCampaign(said) {
   const floats = { epsilon: floatText, rho: floatText, value_range: (ends) => `[${ends.map(floatText).join()}]` };
-  const fields = Object.keys(said).sort().map((name) => `"${name}":${(floats[name] ?? JSON.stringify)(said[name])}`);
+  const fields = Object.keys(said)
+    .sort()
+    .map((name) => `"${name}":${(floats[name] ?? JSON.stringify)(said[name])}`);
   return `{${fields.join()}}`;
 }
 

@@ -177,7 +177,10 @@ export class Device {
     return outcomeOf(async () => {
       const { id, number, campaign } = this.#round;
       readRecord(this.#round, held);
-      const [status, bytes] = await this.#transact((state) => [this.#status(state), answerTo(state, id, number)?.bytes]);
+      const [status, bytes] = await this.#transact((state) => [
+        this.#status(state),
+        answerTo(state, id, number)?.bytes,
+      ]);
       const sent = bytes && fromHex(bytes).subarray(HEADER_BYTES);
       return { text: tell({ campaign, held, sent, price: this.price, status }) };
     });
@@ -194,7 +197,9 @@ export class Device {
     const { tag, number } = this.#round;
     const word = await publicWord(tag, number, reportId);
     return this.#withPlace(
-      (state, place) => this.#keptAnswer(state, place, needsYes) ?? this.#newAnswer(state, held, { reportId, word, isQueued: needsYes }),
+      (state, place) =>
+        this.#keptAnswer(state, place, needsYes) ??
+        this.#newAnswer(state, held, { reportId, word, isQueued: needsYes }),
     );
   }
 
@@ -352,7 +357,12 @@ export class Device {
     const settledReports = new Set(part);
     state.queue = state.queue.filter((item) => !settledReports.has(item.report));
     const refused = refusedOf(statuses).length;
-    Object.assign(route, { failures: 0, notBefore: 0, sent: route.sent + part.length - refused, refused: route.refused + refused });
+    Object.assign(route, {
+      failures: 0,
+      notBefore: 0,
+      sent: route.sent + part.length - refused,
+      refused: route.refused + refused,
+    });
   }
 
   /** Longer after every failure, with jitter; or as long as the collector asks, up to a day. */

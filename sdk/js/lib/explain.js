@@ -15,8 +15,9 @@ export function tell({ campaign, held, sent, price, status }) {
     truth(campaign, held),
     said(sent),
     `One answer to this round moves no guess further than from 50 % to ${after(price)}.`,
-    `Spent so far: epsilon ${short(status.spent)} of the ${short(status.promised)} that the campaign promised not to exceed, ` +
-      `${short(status.spentInAll)} of ${short(status.worstCase)} in all: from 50 % to at most ${after(status.spentInAll)}. ` +
+    `Spent so far: epsilon ${short(status.spent)} of the ${short(status.promised)} that the campaign promised not to ` +
+      `exceed, ${short(status.spentInAll)} of ${short(status.worstCase)} in all: ` +
+      `from 50 % to at most ${after(status.spentInAll)}. ` +
       `The worst that can ever come of all questions together: from 50 % to ${after(status.worstCase)}.`,
   ].join("\n");
 }
@@ -29,7 +30,10 @@ function truth({ codes, other }, held) {
   const entries = held instanceof Map ? [...held] : Object.entries(held);
   const known = entries.filter(([name]) => other || codes.has(name)).map(([name, value]) => `${name} ${value}`);
   const more = known.length > SHOWN ? ` and ${known.length - SHOWN} more` : "";
-  return `True here: ${known.slice(0, SHOWN).join(", ") || "nothing that is asked about"}${more}. This stays on the device.`;
+  return (
+    `True here: ${known.slice(0, SHOWN).join(", ") || "nothing that is asked about"}${more}. This stays ` +
+    "on the device."
+  );
 }
 
 function said(sent) {

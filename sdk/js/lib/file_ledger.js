@@ -80,7 +80,9 @@ export class FileLedger {
 
   /** The name under which the folder may be taken now, if any. */
   async #toTake(fs) {
-    const names = await fs.readdir(this.#folder).catch((error) => (isMissing(error) ? null : refuse("ledger-unwritable")));
+    const names = await fs
+      .readdir(this.#folder)
+      .catch((error) => (isMissing(error) ? null : refuse("ledger-unwritable")));
     if (names !== null) return names.find((name) => name === FREE || isLeftBehind(name));
     await this.#create(fs);
     return FREE;
@@ -117,7 +119,10 @@ export class FileLedger {
       if (old) await fs.writeFile(this.#path, JSON.stringify({ version: 2, folder: this.#folder }));
     } catch (error) {
       if (error instanceof Refused) throw error;
-      const isThere = await fs.stat(this.#folder).then(() => true, () => false);
+      const isThere = await fs.stat(this.#folder).then(
+        () => true,
+        () => false,
+      );
       if (!isThere) refuse("ledger-unwritable");
     } finally {
       await fs.rm(draft, { recursive: true, force: true }).catch(() => undefined);
@@ -162,7 +167,10 @@ async function readFile(fs, path) {
 async function readHeld(fs, held) {
   const state = await readFile(fs, `${held}/${STATE}`);
   if (state !== null) return state;
-  const isStillHeld = await fs.stat(held).then(() => true, () => false);
+  const isStillHeld = await fs.stat(held).then(
+    () => true,
+    () => false,
+  );
   return isStillHeld ? refuse("ledger-corrupt") : overtaken();
 }
 
@@ -182,7 +190,9 @@ async function asOvertaken(work) {
 
 /** Drafts of a holder that was overtaken: it may still write to them, so they are never written over. */
 async function removeDrafts(fs, held) {
-  for (const name of await fs.readdir(held)) if (name.startsWith("new-")) await fs.rm(`${held}/${name}`, { force: true });
+  for (const name of await fs.readdir(held)) {
+    if (name.startsWith("new-")) await fs.rm(`${held}/${name}`, { force: true });
+  }
 }
 
 async function write(fs, path, state) {

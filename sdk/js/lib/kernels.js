@@ -315,7 +315,10 @@ const SHAPES = {
  */
 function boundaryBitsLoss(said, odds, bins) {
   const boundaries = Array.from({ length: bins }, (_, place) => wordsFor(place, bins));
-  const least = new Ratio(boundaries.reduce((a, b) => (b < a ? b : a)), WORDS);
+  const least = new Ratio(
+    boundaries.reduce((a, b) => (b < a ? b : a)),
+    WORDS,
+  );
   const surplus = odds.minus(1n).times(least);
   return largest([said, odds, said.times(odds).over(surplus.plus(1n)), odds.minus(surplus).over(said)]);
 }

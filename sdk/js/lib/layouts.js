@@ -42,7 +42,9 @@ export class Row {
       answer[place] = number;
     }
     const used = this.bits * this.length;
-    if (used & 7 && payload[this.nBytes - 1] >>> (used & 7)) refuse("not-canonical", "bits are set behind the last number");
+    if (used & 7 && payload[this.nBytes - 1] >>> (used & 7)) {
+      refuse("not-canonical", "bits are set behind the last number");
+    }
     return answer;
   }
 }
@@ -56,7 +58,9 @@ export class OneSymbol {
 
   encode(answer) {
     const payload = new Uint8Array(this.nBytes);
-    for (let byte = 0, rest = answer; byte < this.nBytes; byte++, rest = Math.floor(rest / 256)) payload[byte] = rest % 256;
+    for (let byte = 0, rest = answer; byte < this.nBytes; byte++, rest = Math.floor(rest / 256)) {
+      payload[byte] = rest % 256;
+    }
     return payload;
   }
 

@@ -33,15 +33,19 @@ function budget(text) {
 
 const budgetOrNone = (text) => fractionUpTo(text, LARGEST_EPSILON);
 
-const oneOf = (...names) => (name) => {
-  demand(names.includes(name));
-  return name;
-};
+const oneOf =
+  (...names) =>
+  (name) => {
+    demand(names.includes(name));
+    return name;
+  };
 
-const size = (least = 1, most = MOST_SIZE) => (value) => {
-  demand(isWhole(value, least, most));
-  return value;
-};
+const size =
+  (least = 1, most = MOST_SIZE) =>
+  (value) => {
+    demand(isWhole(value, least, most));
+    return value;
+  };
 
 function list(values, least, most) {
   demand(Array.isArray(values) && least <= values.length && values.length <= most);
@@ -57,7 +61,10 @@ const startsAt = (first, least) => (values) => {
 };
 
 function codes(values, { n_keys }) {
-  demand(list(values, 1, MOST_CLASSES).every((code) => isWhole(code, 0, n_keys - 1)) && new Set(values).size === values.length);
+  demand(
+    list(values, 1, MOST_CLASSES).every((code) => isWhole(code, 0, n_keys - 1)) &&
+      new Set(values).size === values.length,
+  );
   return [...values];
 }
 
@@ -91,7 +98,13 @@ const PARAMETERS = {
   "pckv-ue": { epsilon, allocation: split, pairs_per_user },
   "pckv-grr": { epsilon, allocation: split, pairs_per_user },
   "ks-ue": { epsilon, pairs_per_user },
-  "ue-sw": { epsilon, allocation: oneOf("tight", "naive", "extremal"), pairs_per_user, bins: size(2, 4096), width: size() },
+  "ue-sw": {
+    epsilon,
+    allocation: oneOf("tight", "naive", "extremal"),
+    pairs_per_user,
+    bins: size(2, 4096),
+    width: size(),
+  },
   grr: { epsilon },
   oue: { epsilon },
   olh: { epsilon, buckets, cohorts },

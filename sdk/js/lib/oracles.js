@@ -37,14 +37,8 @@ const ENCODERS = {
       return code >= 0 ? code : n_keys;
     },
   }),
-  "record-size": ({ largest }) => ({
-    nSymbols: largest + 1,
-    draw: (record) => Math.min(record.length, largest),
-  }),
-  "size-class": ({ starts }) => ({
-    nSymbols: starts.length,
-    draw: (record) => classesAt(starts, record.length) - 1,
-  }),
+  "record-size": ({ largest }) => ({ nSymbols: largest + 1, draw: (record) => Math.min(record.length, largest) }),
+  "size-class": ({ starts }) => ({ nSymbols: starts.length, draw: (record) => classesAt(starts, record.length) - 1 }),
   "own-sign": () => ({
     nSymbols: 3,
     draw(record, word) {

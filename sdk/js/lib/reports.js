@@ -1,5 +1,6 @@
 /** What crosses the wire: a report, a report for people, a batch of reports; and what is refused of them. */
 import { concat, fromHex, sha256, toHex, toUtf8 } from "./bytes.js";
+import { hasExactly } from "./checks.js";
 import { refuse } from "./codes.js";
 import { Words } from "./words.js";
 
@@ -23,7 +24,9 @@ export async function publicWord(tag, round, reportId) {
 
 /** The parts of a report, or a refusal; the payload is not looked at. */
 export function readReport(bytes) {
-  if (bytes.length < HEADER_BYTES) refuse("wrong-length", `expected at least ${HEADER_BYTES} bytes, got ${bytes.length}`);
+  if (bytes.length < HEADER_BYTES) {
+    refuse("wrong-length", `expected at least ${HEADER_BYTES} bytes, got ${bytes.length}`);
+  }
   if (bytes[0] !== VERSION) refuse("unknown-version", `this reads version ${VERSION}, got ${bytes[0]}`);
   return {
     campaign: bytes.slice(1, 17),
@@ -49,6 +52,18 @@ export function reportToJson(bytes) {
 
 /** The report that `reportToJson` wrote, or a refusal. */
 export function reportFromJson(text) {
+  const said = readFields(text);
+  if (said.version !== VERSION) refuse("unknown-version", `this reads version ${VERSION}`);
+  for (const name of ["campaign", "report_id"]) {
+    if (!/^[0-9a-f]{32}$/.test(said[name])) refuse("not-canonical", `${name} must be 32 small hexadecimal digits`);
+  }
+  if (said.round < 0 || said.round > 65535) refuse("not-canonical", "a round is a number from 0 to 65535");
+  const payload = fromBase64(said.payload);
+  return concat([header(fromHex(said.campaign), said.round, fromHex(said.report_id)), payload]);
+}
+
+/** The object in a text: exactly a report's fields, each once and of its type. */
+function readFields(text) {
   let said;
   try {
     said = JSON.parse(text);
@@ -56,30 +71,28 @@ export function reportFromJson(text) {
     refuse("not-json", "the text is no JSON");
   }
   const names = Object.keys(FIELDS);
-  const isObject = said !== null && typeof said === "object" && !Array.isArray(said);
   // JSON.parse keeps the last of two equal names; a name said twice shows in the text, where nothing is escaped.
   const isOnce = (name) => !text.includes("\\") && text.split(JSON.stringify(name)).length === 2;
-  if (!isObject || Object.keys(said).sort().join() !== [...names].sort().join() || !names.every(isOnce)) {
+  if (!hasExactly(said, names) || !names.every(isOnce)) {
     refuse("not-json", `expected an object with ${names.join(", ")}, each once`);
   }
   for (const name of names) {
     const isRight = FIELDS[name] === "number" ? Number.isInteger(said[name]) : typeof said[name] === "string";
     if (!isRight) refuse("not-json", `${name} must be a ${FIELDS[name]}`);
   }
-  if (said.version !== VERSION) refuse("unknown-version", `this reads version ${VERSION}`);
-  for (const name of ["campaign", "report_id"]) {
-    if (!/^[0-9a-f]{32}$/.test(said[name])) refuse("not-canonical", `${name} must be 32 small hexadecimal digits`);
-  }
-  if (said.round < 0 || said.round > 65535) refuse("not-canonical", "a round is a number from 0 to 65535");
-  let payload = "";
+  return said;
+}
+
+/** Bytes from base64, of which there is one text for them. */
+function fromBase64(text) {
+  let letters = "";
   try {
-    payload = atob(said.payload);
+    letters = atob(text);
   } catch {
     refuse("not-canonical", "payload must be base64");
   }
-  if (btoa(payload) !== said.payload) refuse("not-canonical", "payload must be base64, padded, without spaces");
-  const bytes = Uint8Array.from(payload, (letter) => letter.charCodeAt(0));
-  return concat([header(fromHex(said.campaign), said.round, fromHex(said.report_id)), bytes]);
+  if (btoa(letters) !== text) refuse("not-canonical", "payload must be base64, padded, without spaces");
+  return Uint8Array.from(letters, (letter) => letter.charCodeAt(0));
 }
 
 /** Reports in one piece: a length (4 bytes, little endian) before each. */
@@ -96,7 +109,7 @@ export function toFrames(reports) {
 export function readFrames(bytes, { largest = 1 << 20, most = 1 << 16 } = {}) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const reports = [];
-  for (let at = 0; at < bytes.length; ) {
+  for (let at = 0; at < bytes.length;) {
     if (bytes.length - at < 4) refuse("truncated-frame", `the stream ends in the length of frame ${reports.length}`);
     if (reports.length === most) refuse("too-many-reports", `expected at most ${most} reports; send fewer`);
     const length = view.getUint32(at, true);
@@ -122,7 +135,7 @@ export function writeReport(round, record, bytes, reportId, word) {
   return concat([header(tag, number, reportId), payload]);
 }
 
-/** One report, without a device or its ledger: for simulations and tests; whoever calls keeps count of what it costs. */
+/** One report without a device or its ledger, for simulations and tests; whoever calls keeps count of the cost. */
 export async function makeReport(round, record, bytes, reportId) {
   return writeReport(round, record, bytes, reportId, await publicWord(round.tag, round.number, reportId));
 }

@@ -65,7 +65,13 @@ function isState(state) {
 
 function isAnswer({ campaign, round, pin, units, bytes }) {
   const isPaid = typeof units === "string" && UNITS.test(units);
-  return isHash(campaign) && isWhole(round, 0, 65535) && (pin === null || isHash(pin)) && isPaid && (bytes === null || isBytes(bytes));
+  return (
+    isHash(campaign) &&
+    isWhole(round, 0, 65535) &&
+    (pin === null || isHash(pin)) &&
+    isPaid &&
+    (bytes === null || isBytes(bytes))
+  );
 }
 
 function isRoute({ failures, notBefore, sent, refused, dropped }) {
@@ -100,7 +106,10 @@ export const answerTo = ({ answers }, campaign, round) =>
 
 /** The units spent on a campaign, or on all of them. */
 export const unitsSpent = ({ answers }, campaign) =>
-  answers.reduce((sum, answer) => (campaign === undefined || answer.campaign === campaign ? sum + BigInt(answer.units) : sum), 0n);
+  answers.reduce(
+    (sum, answer) => (campaign === undefined || answer.campaign === campaign ? sum + BigInt(answer.units) : sum),
+    0n,
+  );
 
 /** How many rounds of a campaign have an answer. */
 export const answersIn = ({ answers }, campaign) =>

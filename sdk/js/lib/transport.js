@@ -35,7 +35,9 @@ const isCounted = (status) => status === "accepted" || status === "duplicate";
 
 /** The reports that will never count, each with a code and a reason. */
 export const refusedOf = (statuses) =>
-  statuses.filter((status) => !isCounted(status)).map((code) => ({ code, reason: REFUSALS[code] ?? "the collector refused it" }));
+  statuses
+    .filter((status) => !isCounted(status))
+    .map((code) => ({ code, reason: REFUSALS[code] ?? "the collector refused it" }));
 
 export function checkAddress(url) {
   const { protocol, hostname } = parsedAddress(url);
@@ -132,12 +134,13 @@ async function inHalves(send, reports) {
 
 function readStatuses(body, expected) {
   const { reports } = JSON.parse(body);
-  const isRight = Array.isArray(reports) && reports.length === expected && reports.every((status) => typeof status === "string");
+  const isRight =
+    Array.isArray(reports) && reports.length === expected && reports.every((status) => typeof status === "string");
   if (!isRight) throw new TypeError("not one status a report");
   return reports;
 }
 
-/** Milliseconds that a Retry-After asks for, in seconds or as a date, at most `longest`; null where it is unreadable. */
+/** Milliseconds that a Retry-After asks for, in seconds or as a date, at most `longest`; null for what is neither. */
 export function waitAsked(after, now, longest) {
   if (!after) return null;
   const wait = /^\d+$/.test(after) ? 1000 * Number(after.slice(0, 9)) : Date.parse(after) - now;
@@ -169,7 +172,8 @@ export async function fetchRound({ url, token, fetch, timeout = TIMEOUT }) {
 }
 
 /**
- * Where a device gets the ids of its reports, if its campaign hands them out: `Device.open(description, {ids: issuedIds(...)})`.
+ * Where a device gets the ids of its reports, if its campaign hands them out:
+ * `Device.open(description, {ids: issuedIds(...)})`.
  *
  * One is asked for before an answer that is new, never before one that is repeated. For one nonce, which a device gives
  * in campaigns whose text says that ids are issued, it is always the same.

@@ -41,7 +41,7 @@ function setConnected(is) {
 
 export const token = {
   get: () => sessionStorage.getItem(PLACE),
-  set: (text) => (text ? sessionStorage.setItem(PLACE, text.trim()) : sessionStorage.removeItem(PLACE)),
+  set: (given) => (given ? sessionStorage.setItem(PLACE, given.trim()) : sessionStorage.removeItem(PLACE)),
 };
 
 /** What is thrown where the collector is not to be reached. */
@@ -60,7 +60,14 @@ async function ask(path, { method = "GET", body, signal } = {}) {
   if (token.get()) headers.authorization = `Bearer ${token.get()}`;
   if (body !== undefined) headers["content-type"] = "application/json";
   const limit = AbortSignal.timeout(TIMEOUT);
-  const options = { method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store", credentials: "omit", redirect: "error" };
+  const options = {
+    method,
+    headers,
+    body: body === undefined ? undefined : JSON.stringify(body),
+    cache: "no-store",
+    credentials: "omit",
+    redirect: "error",
+  };
   let response;
   try {
     response = await fetch(path, { ...options, signal: signal ? AbortSignal.any([signal, limit]) : limit });

@@ -53,7 +53,7 @@ export class Found {
    */
   ties(most = 60) {
     const runs = [];
-    for (let place = 0; place < Math.min(most, this.n); ) {
+    for (let place = 0; place < Math.min(most, this.n);) {
       const code = this.order[place];
       if (this.isNoise(code)) break;
       let end = place;
