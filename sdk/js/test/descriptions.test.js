@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { expBelow, logAbove, Ratio, readDescription } from "../keyveil.js";
-import { exactly, isWithin, toFloat, unitsOf } from "../lib/exact.js";
+import { exactly, isWithin, toFloat, unitsOf } from "../src/numerics/exact.js";
 import { campaignText, description, fastest, MECHANISM } from "./support/campaigns.js";
 
 function refused(one, code = "bad-description", why = JSON.stringify(one)?.slice(0, 300)) {

@@ -7,11 +7,11 @@ import { syncBuiltinESMExports } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { Device, FileLedger, MemoryLedger, readDescription } from "../keyveil.js";
+import { Device, FileLedger, MemoryLedger, readDescription } from "../node.js";
 import { agreeing, description, QUIET, stateOf, unitsIn, UNREADABLE } from "./support/campaigns.js";
 
 const KILLS = Number(process.env.KEYVEIL_KILLS ?? 20);
-const module = new URL("../keyveil.js", import.meta.url).href;
+const module = new URL("../node.js", import.meta.url).href;
 const support = new URL("./support/campaigns.js", import.meta.url).href;
 const held = { maps: 12, chess: 50 };
 const code = async (promise) => (await promise).code;

@@ -10,8 +10,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Device, expBelow, fromHex, Ratio, toHex } from "../keyveil.js";
-import { exactly } from "../lib/exact.js";
-import { freshState } from "../lib/states.js";
+import { exactly } from "../src/numerics/exact.js";
+import { freshState } from "../src/ledgers/states.js";
 import { description, QUIET } from "./support/campaigns.js";
 import { load } from "./support/vectors.js";
 

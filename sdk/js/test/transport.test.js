@@ -14,7 +14,7 @@ import {
   SENTENCES,
   toHex,
 } from "../keyveil.js";
-import { nonceOf } from "../lib/device.js";
+import { nonceOf } from "../src/client/vote.js";
 import { agreeing, description, QUIET, UNREADABLE } from "./support/campaigns.js";
 
 const held = { maps: 12, chess: 50 };

@@ -18,7 +18,7 @@ import {
   toFrames,
   toHex,
 } from "../keyveil.js";
-import { nonceOf } from "../lib/device.js";
+import { nonceOf } from "../src/client/vote.js";
 import { fastest } from "./support/campaigns.js";
 import { load, names } from "./support/vectors.js";
 

@@ -11,7 +11,7 @@ import {
   readReport,
   toHex,
 } from "../keyveil.js";
-import { hmac } from "../lib/bytes.js";
+import { hmac } from "../src/numerics/bytes.js";
 import { agreeing, description, MECHANISM, QUIET, stateOf, unitsIn, UNREADABLE } from "./support/campaigns.js";
 
 const held = { maps: 12, chess: 50 };

@@ -1,6 +1,6 @@
 /** Campaigns and descriptions of their rounds, as a collector would send them; honest until a test changes them. */
 import { Device, MemoryLedger } from "../../keyveil.js";
-import { floatText } from "../../lib/descriptions.js";
+import { floatText } from "../../src/descriptions/campaign.js";
 
 /** A campaign's canonical text. */
 export function campaignText(fields = {}) {

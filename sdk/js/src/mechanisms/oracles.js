@@ -3,16 +3,25 @@
  *
  * Each is made from its integers, which `mechanisms.js` calibrates; what leaves no room for the truth is refused.
  */
-import { demand } from "./checks.js";
-import { Ratio, spread } from "./exact.js";
-import { OneSymbol, Row } from "./layouts.js";
-import { FULL_LEVEL, samplePair } from "./records.js";
-import { atLeast, bitOf, pick, WORDS, wordsBefore, wordsFor } from "./words.js";
+import { demand } from "../checks.js";
+import { Ratio, spread } from "../numerics/exact.js";
+import { OneSymbol, Row } from "../report/layouts.js";
+import { FULL_LEVEL, samplePair } from "../records.js";
+import { atLeast, bitOf, pick, WORDS, wordsBefore, wordsFor } from "../numerics/words.js";
+
+/**
+ * @import { BitsIntegers, ByShape, Encoder, EncoderIntegers, Oracle } from "./shapes.d.ts"
+ * @import { OracleIntegers, ResponseIntegers, WindowSizes } from "./shapes.d.ts"
+ */
 
 const MASK = WORDS - 1n;
 const MOST_OUTPUTS = 2 ** 20;
 
-/** Steele, Lea and Flood's splitmix64 finaliser. */
+/**
+ * Steele, Lea and Flood's splitmix64 finaliser.
+ *
+ * @param {bigint} x
+ */
 function mix(x) {
   x = (x + 0x9e3779b97f4a7c15n) & MASK;
   x = ((x ^ (x >> 30n)) * 0xbf58476d1ce4e5b9n) & MASK;
@@ -20,15 +29,27 @@ function mix(x) {
   return x ^ (x >> 31n);
 }
 
-/** The public hash of a symbol. */
+/**
+ * The public hash of a symbol.
+ *
+ * @param {number} cohort
+ * @param {number} symbol
+ * @param {number} buckets
+ */
 export function bucketOf(cohort, symbol, buckets) {
   const mixed = mix(mix(BigInt(cohort) + 1n) ^ BigInt.asUintN(64, BigInt(symbol) + 1n));
   return Number(((mixed >> 32n) * BigInt(buckets)) >> 32n);
 }
 
-/** How many classes have begun at a size. */
-const classesAt = (starts, size) => starts.reduce((begun, start) => begun + (start <= size), 0);
+/**
+ * How many classes have begun at a size.
+ *
+ * @param {number[]} starts
+ * @param {number} size
+ */
+const classesAt = (starts, size) => starts.filter((start) => start <= size).length;
 
+/** @type {ByShape<EncoderIntegers, Encoder>} */
 const ENCODERS = {
   "own-key": ({ n_keys }) => ({
     nSymbols: n_keys + 1,
@@ -60,7 +81,11 @@ const ENCODERS = {
   },
 };
 
-/** Where the likelier outputs of each input lie. */
+/**
+ * Where the likelier outputs of each input lie.
+ *
+ * @param {WindowSizes} sizes
+ */
 export function windowOf({ n_in, width, step }) {
   const nOut = width + step * (n_in - 1);
   demand(n_in >= 2 && width >= 1 && nOut <= MOST_OUTPUTS);
@@ -69,51 +94,67 @@ export function windowOf({ n_in, width, step }) {
     nOut,
     width,
     nFar: nOut - width,
+    /** @type {(input: number, place: number) => number} */
     near: (input, place) => step * input + place,
+    /** @type {(input: number, place: number) => number} */
     far: (input, place) => (place < step * input ? place : place + width),
   };
 }
 
-const ORACLES = {
-  /** The symbol, or any other one. */
-  response({ n_symbols, lie }) {
-    const keep = WORDS - BigInt(n_symbols - 1) * lie;
-    demand(n_symbols >= 2 && lie >= 1n && keep > lie);
-    return {
-      nSymbols: n_symbols,
-      nWords: 1,
-      layout: new OneSymbol(n_symbols),
-      loss: spread([new Ratio(keep), new Ratio(lie)]),
-      perturb(symbol, words) {
-        const word = words.at(0);
-        if (word < keep) return symbol;
-        const told = Number((word - keep) / lie);
-        return told + (told >= symbol);
-      },
-    };
-  },
+/**
+ * The symbol, or any other one.
+ *
+ * @param {Omit<ResponseIntegers, "shape">} integers
+ * @returns {Oracle<number>}
+ */
+function responseOf({ n_symbols, lie }) {
+  const keep = WORDS - BigInt(n_symbols - 1) * lie;
+  demand(n_symbols >= 2 && lie >= 1n && keep > lie);
+  return {
+    nSymbols: n_symbols,
+    nWords: 1,
+    layout: new OneSymbol(n_symbols),
+    loss: spread([new Ratio(keep), new Ratio(lie)]),
+    perturb(symbol, words) {
+      const word = words.at(0);
+      if (word < keep) return symbol;
+      const told = Number((word - keep) / lie);
+      return told + Number(told >= symbol);
+    },
+  };
+}
 
-  /** One bit a symbol; two symbols differ in two bits. */
-  bits({ n_symbols, own, other }) {
-    demand(0n < other && other < own && own < WORDS);
-    return {
-      nSymbols: n_symbols,
-      nWords: n_symbols,
-      layout: new Row(n_symbols, 2),
-      loss: spread([new Ratio(own, other), new Ratio(WORDS - own, WORDS - other)]),
-      perturb(symbol, words) {
-        const [silent, ownSilent] = atLeast(words, n_symbols, [other, own]);
-        const answer = new Array(n_symbols);
-        for (let place = 0; place < n_symbols; place++) answer[place] = 1 - bitOf(silent, place);
-        answer[symbol] = 1 - bitOf(ownSilent, symbol);
-        return answer;
-      },
-    };
-  },
+/**
+ * One bit a symbol; two symbols differ in two bits.
+ *
+ * @param {Omit<BitsIntegers, "shape">} integers
+ * @returns {Oracle<number[]>}
+ */
+export function bitsOf({ n_symbols, own, other }) {
+  demand(0n < other && other < own && own < WORDS);
+  return {
+    nSymbols: n_symbols,
+    nWords: n_symbols,
+    layout: new Row(n_symbols, 2),
+    loss: spread([new Ratio(own, other), new Ratio(WORDS - own, WORDS - other)]),
+    perturb(symbol, words) {
+      const [silent, ownSilent] = atLeast(words, n_symbols, [other, own]);
+      const answer = new Array(n_symbols);
+      for (let place = 0; place < n_symbols; place++) answer[place] = 1 - bitOf(silent, place);
+      answer[symbol] = 1 - bitOf(ownSilent, symbol);
+      return answer;
+    },
+  };
+}
+
+/** @type {ByShape<OracleIntegers, Oracle>} */
+const ORACLES = {
+  response: responseOf,
+  bits: bitsOf,
 
   /** A public hash, and a response over its buckets. */
   hashed({ n_symbols, cohorts, response }) {
-    const inner = ORACLES.response(response);
+    const inner = responseOf(response);
     const buckets = inner.nSymbols;
     return {
       nSymbols: n_symbols,
@@ -121,7 +162,7 @@ const ORACLES = {
       layout: new OneSymbol(cohorts * buckets),
       loss: inner.loss,
       publicWord: 0,
-      follows: (answer, word) => Math.floor(answer / buckets) === pick(word, cohorts),
+      follows: (answer, word) => Math.floor(Number(answer) / buckets) === pick(word, cohorts),
       perturb(symbol, words) {
         const cohort = pick(words.at(0), cohorts);
         return cohort * buckets + inner.perturb(bucketOf(cohort, symbol, buckets), words.from(1));
@@ -140,7 +181,7 @@ const ORACLES = {
       nSymbols: w.nIn,
       nWords: 1,
       layout: new OneSymbol(w.nOut),
-      loss: spread([near, far, far + spare].map(Ratio.of)),
+      loss: spread([near, far, far + spare].map((count) => new Ratio(count))),
       perturb(symbol, words) {
         const word = words.at(0);
         if (word < nearWords) return w.near(symbol, Number(word / near));
@@ -150,5 +191,8 @@ const ORACLES = {
   },
 };
 
-export const encoderOf = (integers) => ENCODERS[integers.shape](integers);
-export const oracleOf = (integers) => ORACLES[integers.shape](integers);
+// TypeScript does not see that a shape's maker gets integers of that shape.
+/** @type {(integers: EncoderIntegers) => Encoder} */
+export const encoderOf = (integers) => ENCODERS[integers.shape](/** @type {any} */ (integers));
+/** @type {(integers: OracleIntegers) => Oracle} */
+export const oracleOf = (integers) => ORACLES[integers.shape](/** @type {any} */ (integers));
