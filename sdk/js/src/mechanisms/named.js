@@ -14,7 +14,8 @@ import { WORDS } from "../numerics/words.js";
  * @import { Mechanism } from "../../index.d.ts"
  * @import { Checked, Integers } from "./shapes.d.ts"
  *
- * @typedef {keyof typeof PARAMETERS} Id
+ * @typedef {typeof PARAMETERS} Readers
+ * @typedef {keyof Readers} Id
  * @typedef {{ n_keys: number }} Sizes
  */
 
@@ -179,10 +180,15 @@ function isKnown(id) {
 }
 
 /**
+ * @template Reader
+ * @typedef {Reader extends (...given: any[]) => infer Made ? Made : never} Value
+ */
+
+/**
  * What the readers of a mechanism make of what was said.
  *
  * @template {Id} I
- * @typedef {Sizes & { [Name in keyof (typeof PARAMETERS)[I]]: Name extends keyof Checked ? Checked[Name] : never }} Read
+ * @typedef {Sizes & { [Name in keyof Readers[I]]: Value<Readers[I][Name]> }} Read
  */
 
 /**

@@ -1,4 +1,4 @@
-import { get, token, Trouble } from "../api.js";
+import { get, sendReports, token, Trouble } from "../api.js";
 import { figure } from "../charts.js";
 import { h, nameNode, put, say, shown } from "../dom.js";
 import { Found } from "../found.js";
@@ -402,13 +402,8 @@ class Glass {
           ),
         );
       }
-      const response = await fetch(`/v1/campaigns/${this.campaign}/reports`, {
-        method: "POST",
-        body: toFrames(reports),
-        headers: { "content-type": "application/octet-stream" },
-        credentials: "omit",
-      });
-      say(response.ok ? `${CROWD} made-up people answered` : "The collector refused");
+      const isTaken = await sendReports(this.campaign, toFrames(reports));
+      say(isTaken ? `${CROWD} made-up people answered` : "The collector refused");
       await this.showChart();
     } catch {
       put(this.chart, h("p", { class: "wrong" }, "The collector does not answer. Try again in a moment."));
