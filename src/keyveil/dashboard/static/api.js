@@ -13,7 +13,11 @@ const TIMEOUT = 60_000;
 export class Trouble extends Error {
   constructor({ code, title, detail, remedy, status = 0 }) {
     super(title);
-    Object.assign(this, { code, title, detail, remedy, status });
+    this.code = code;
+    this.title = title;
+    this.detail = detail;
+    this.remedy = remedy;
+    this.status = status;
   }
 
   get isOffline() {
@@ -55,11 +59,17 @@ export function noAnswer() {
   });
 }
 
+/**
+ * @param {string} path
+ * @param {{ method?: string, body?: unknown, signal?: AbortSignal }} [options]
+ */
 async function ask(path, { method = "GET", body, signal } = {}) {
+  /** @type {Record<string, string>} */
   const headers = {};
   if (token.get()) headers.authorization = `Bearer ${token.get()}`;
   if (body !== undefined) headers["content-type"] = "application/json";
   const limit = AbortSignal.timeout(TIMEOUT);
+  /** @type {RequestInit} */
   const options = {
     method,
     headers,

@@ -2,7 +2,7 @@
 
 import { get, onConnection, token, Trouble } from "./api.js";
 import { plotLibrary } from "./charts.js";
-import { h, nameNode, put, say } from "./dom.js";
+import { byId, h, nameNode, put, say } from "./dom.js";
 import { asSentence } from "./format.js";
 import * as campaigns from "./pages/campaigns.js";
 import * as compare from "./pages/compare.js";
@@ -13,9 +13,10 @@ import * as privacy from "./pages/privacy.js";
 import * as progress from "./pages/progress.js";
 import * as results from "./pages/results.js";
 
-const main = document.getElementById("main");
-const nav = document.getElementById("nav");
+const main = byId("main");
+const nav = byId("nav");
 
+/** @type {[RegExp, { draw: (page: any) => unknown }, string][]} */
 const PAGES = [
   [/^\/$/, campaigns, "Campaigns"],
   [/^\/plan$/, plan, "Plan"],
@@ -70,17 +71,16 @@ async function show() {
   leaving.abort();
   const here = (leaving = new AbortController());
   const { path, query } = address();
-  const [found, module, title] =
-    PAGES.map(([pattern, ...rest]) => [pattern.exec(path), ...rest]).find(([match]) => match) ?? [];
+  const [pattern, module, title] = PAGES.find(([one]) => one.test(path)) ?? [];
   drawNav(path);
-  if (!found) {
+  if (!pattern || !module || !title) {
     settle("No such page", [
       h("h1", { tabindex: -1 }, "No such page"),
       h("p", {}, "The address leads nowhere. ", h("a", { href: "#/" }, "See the campaigns.")),
     ]);
     return;
   }
-  const params = { ...found.groups };
+  const params = { ...pattern.exec(path)?.groups };
   const content = h("div", { class: "page" });
   put(main, content);
   main.setAttribute("aria-busy", "true");
@@ -219,7 +219,7 @@ function drawNav(path) {
 
 // --- token ---
 
-const who = document.getElementById("who");
+const who = byId("who");
 
 function drawWho() {
   put(who, token.get() ? "Token: set" : "Enter token");
@@ -299,7 +299,7 @@ who.addEventListener("click", askToken);
 
 // --- theme ---
 
-const theme = document.getElementById("theme");
+const theme = byId("theme");
 const system = matchMedia("(prefers-color-scheme: dark)");
 const isDark = () => (document.documentElement.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
 
@@ -323,7 +323,7 @@ system.addEventListener("change", () => {
 // --- connection ---
 
 onConnection((is) => {
-  const bar = document.getElementById("connection");
+  const bar = byId("connection");
   bar.classList.toggle("lost", !is);
   put(
     bar,
@@ -332,7 +332,7 @@ onConnection((is) => {
   if (is) say("The collector answers again");
 });
 
-document.querySelector(".skip").addEventListener("click", (event) => {
+document.querySelector(".skip")?.addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
 });

@@ -7,7 +7,9 @@ let plotting;
 
 /** Observable Plot, with d3 below it. */
 export function plotLibrary() {
+  // @ts-expect-error d3 and Plot are scripts of others, served beside this page; they have no types here.
   plotting ??= import("./vendor/d3.min.js")
+    // @ts-expect-error as above
     .then(() => import("./vendor/plot.min.js"))
     .then(() => globalThis.Plot)
     .catch(() => {
@@ -33,6 +35,7 @@ const SHORTEST = 20;
 /** Times of an axis: with seconds over minutes, with a date over days. */
 function clock(ticks) {
   const span = ticks.at(-1) - ticks[0];
+  /** @type {Intl.DateTimeFormatOptions} */
   const parts =
     span > 2 * 86400
       ? { day: "numeric", month: "short" }

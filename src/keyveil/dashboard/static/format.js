@@ -35,6 +35,7 @@ export const when = (seconds) =>
 /** A span of time in one or two units. */
 export function span(seconds) {
   if (!Number.isFinite(seconds)) return "never at this rate";
+  /** @type {[string, number][]} */
   const units = [
     ["day", 86400],
     ["hour", 3600],

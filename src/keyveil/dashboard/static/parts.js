@@ -76,7 +76,11 @@ export function confirm(title, words, yes) {
   });
 }
 
-/** What the statuses of reports mean, in a few words. */
+/**
+ * What the statuses of reports mean, in a few words.
+ *
+ * @type {Record<string, string>}
+ */
 export const STATUS_WORDS = {
   accepted: "counted",
   duplicate: "counted before; not a fault",

@@ -1,5 +1,5 @@
 import { get, token } from "../api.js";
-import { h, nameNode, put, shown } from "../dom.js";
+import { byId, h, nameNode, put, shown } from "../dom.js";
 import { count, when } from "../format.js";
 
 /** All campaigns that the token is for. */
@@ -141,11 +141,7 @@ function welcome() {
     h(
       "p",
       { class: "buttons" },
-      h(
-        "button",
-        { type: "button", class: "primary", onclick: () => document.getElementById("who").click() },
-        "Enter a token",
-      ),
+      h("button", { type: "button", class: "primary", onclick: () => byId("who").click() }, "Enter a token"),
     ),
     h("p", {}, "Every campaign's privacy page is open to all: ask its owner for the address."),
   );

@@ -22,7 +22,7 @@ const CROWD = 50;
 const MOST_KEYS = 40;
 
 /** The visitor is a device: truth, noise and what is sent, side by side; the chart moves. */
-export async function draw({ content, params: { id }, signal, redraw }) {
+export async function draw({ content, params: { id }, signal }) {
   const campaign = id ?? (await openCampaign(signal));
   content.append(
     h("h1", { tabindex: -1 }, "Under glass"),
@@ -102,7 +102,7 @@ export async function draw({ content, params: { id }, signal, redraw }) {
     );
     return;
   }
-  content.append(new Glass({ campaign, said, round, device, signal, redraw }).node);
+  content.append(new Glass({ campaign, said, round, device, signal }).node);
 }
 
 async function openCampaign(signal) {
@@ -119,7 +119,12 @@ async function openCampaign(signal) {
 
 class Glass {
   constructor({ campaign, said, round, device, signal }) {
-    Object.assign(this, { campaign, said, round, device, signal, names: round.campaign.names });
+    this.campaign = campaign;
+    this.said = said;
+    this.round = round;
+    this.device = device;
+    this.signal = signal;
+    this.names = round.campaign.names;
     const [low, high] = said.value_range;
     const names = this.names.slice(0, MOST_KEYS);
     this.inputs = names.map((name, at) =>

@@ -80,7 +80,7 @@ export async function draw({ content, query, remember, signal }) {
     skew: Number(query.get("skew") ?? 1),
   };
   for (const name of NAMES) state[name] = Number(query.get(name)) || SLIDERS[name].usual;
-  const rows = Object.fromEntries(NAMES.map((name) => [name, slider(name, state, () => change(name))]));
+  const rows = Object.fromEntries(NAMES.map((name) => [name, slider(name, state, () => change())]));
   const want = choice(
     "want",
     [

@@ -56,7 +56,8 @@ export async function draw({ content, params: { id }, query, remember, signal, t
   const canAim = (open) => !now.close_at_count && now.telling !== null && now.telling.round === open?.number;
   const needed = (open) => {
     if (now.close_at_count) return now.close_at_count;
-    return wanted() && canAim(open) ? Math.ceil(now.telling.noise * (now.z / wanted()) ** 2) : null;
+    const want = wanted();
+    return want && canAim(open) ? Math.ceil(now.telling.noise * (now.z / want) ** 2) : null;
   };
 
   const show = (said) => {

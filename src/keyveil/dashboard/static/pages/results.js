@@ -49,7 +49,7 @@ export async function draw({ content, params: { id }, query, remember, signal, r
     return;
   }
   const view = new View(found, state, (changes) => remember(changes, DEFAULTS));
-  content.append(summary(found, id), sentence(found), view.controls(redraw, id));
+  content.append(summary(found), sentence(found), view.controls(redraw, id));
   content.append(await topChart(found, state, content.clientWidth));
   content.append(view.table());
   const multiples = await distributions(found, content.clientWidth);
@@ -208,8 +208,13 @@ async function topChart(found, state, width) {
 /** The table: which rows, in which order, which page of them. */
 class View {
   constructor(found, state, remember) {
-    Object.assign(this, { found, state, remember });
-    this.names = null;
+    this.found = found;
+    this.state = state;
+    this.remember = remember;
+    /** @type {ReturnType<typeof placesByName> | undefined} */
+    this.places = undefined;
+    /** @type {string[] | undefined} */
+    this.names = undefined;
     this.body = h("tbody");
     this.status = h("p", { class: "muted", role: "status" });
     this.pager = h("div", { class: "pager" });
@@ -408,9 +413,9 @@ class View {
     const wanted = state.q.trim().toLowerCase();
     const top = Number(state.top) > 0 ? Number(state.top) : found.n;
     if (!wanted && state.show === "all") return found.order.slice(0, top);
-    this.names ??= found.columns.key.map((name) => name.toLowerCase());
+    const names = (this.names ??= found.columns.key.map((name) => name.toLowerCase()));
     const isFitting = (code) =>
-      (!wanted || this.names[code].includes(wanted)) &&
+      (!wanted || names[code].includes(wanted)) &&
       (state.show === "all" || found.isNoise(code) === (state.show === "noise"));
     return found.order.slice(0, top).filter(isFitting);
   }
@@ -420,8 +425,8 @@ class View {
     const turn = state.dir === "down" ? -1 : 1;
     const { frequency, mean, mean_low: low, mean_high: high, key } = found.columns;
     if (state.sort === "key") {
-      this.places ??= placesByName(key);
-      return codes.sort((a, b) => turn * (this.places[a] - this.places[b]));
+      const places = (this.places ??= placesByName(key));
+      return codes.sort((a, b) => turn * (places[a] - places[b]));
     }
     const of = {
       frequency: (code) => frequency[code],
@@ -441,7 +446,8 @@ class View {
   drawHead() {
     const { sort, dir } = this.state;
     if (this.head.dataset.sort === sort + dir) return;
-    const active = this.head.contains(document.activeElement) ? document.activeElement.dataset.sort : null;
+    const focused = document.activeElement;
+    const active = focused instanceof HTMLElement && this.head.contains(focused) ? focused.dataset.sort : null;
     this.head.dataset.sort = sort + dir;
     put(
       this.head,
