@@ -5,27 +5,49 @@ export const WORDS = 1n << 64n;
 
 /** Words, little endian, behind their bytes. */
 export class Words {
+  /** @param {Uint8Array} bytes */
   constructor(bytes) {
     this.bytes = bytes;
     this.view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   }
 
+  /** @param {number} place */
   at(place) {
     return this.view.getBigUint64(8 * place, true);
   }
 
+  /**
+   * The words behind a place.
+   *
+   * @param {number} place
+   */
   from(place) {
     return new Words(this.bytes.subarray(8 * place));
   }
 }
 
-/** One of `choices` equally likely numbers. */
+/**
+ * One of `choices` equally likely numbers.
+ *
+ * @param {bigint} word
+ * @param {number} choices
+ */
 export const pick = (word, choices) => Number((word * BigInt(choices)) >> 64n);
 
-/** How many words make `pick` return less than `choice`. */
+/**
+ * How many words make `pick` return less than `choice`.
+ *
+ * @param {number} choice
+ * @param {number} choices
+ */
 export const wordsBefore = (choice, choices) => ceilDiv(BigInt(choice) << 64n, BigInt(choices));
 
-/** How many words make `pick` return `choice`. */
+/**
+ * How many words make `pick` return `choice`.
+ *
+ * @param {number} choice
+ * @param {number} choices
+ */
 export const wordsFor = (choice, choices) => wordsBefore(choice + 1, choices) - wordsBefore(choice, choices);
 
 /**
@@ -33,6 +55,10 @@ export const wordsFor = (choice, choices) => wordsBefore(choice + 1, choices) - 
  *
  * The bits of n words, one after the other, are read as 64 planes of n bits; bit i of the k-th number is bit
  * k of plane i. As many steps whatever the bits are.
+ *
+ * @param {Words} words
+ * @param {number} n
+ * @param {bigint[]} thresholds
  */
 export function atLeast(words, n, thresholds) {
   const { view } = words;
@@ -55,4 +81,8 @@ export function atLeast(words, n, thresholds) {
   return held;
 }
 
+/**
+ * @param {Uint32Array} plane
+ * @param {number} place
+ */
 export const bitOf = (plane, place) => (plane[place >>> 5] >>> (place & 31)) & 1;

@@ -45,16 +45,27 @@ export const SENTENCES = Object.freeze({
   fault: "Something unexpected happened; nothing was sent.",
 });
 
+/** @type {Readonly<Record<string, string>>} */
+const SENTENCE_OF = SENTENCES;
+
 /** What is refused. `code` is stable; `detail`, where there is one, says more than the code's sentence. */
 export class Refused extends Error {
-  constructor(code, detail = SENTENCES[code]) {
+  /**
+   * @param {string} code
+   * @param {string} [detail]
+   */
+  constructor(code, detail = SENTENCE_OF[code]) {
     super(detail);
     this.name = "Refused";
     this.code = code;
   }
 }
 
-/** @returns {never} */
+/**
+ * @param {string} code
+ * @param {string} [detail]
+ * @returns {never}
+ */
 export function refuse(code, detail) {
   throw new Refused(code, detail);
 }

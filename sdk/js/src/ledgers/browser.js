@@ -1,27 +1,13 @@
-/**
- * Where a device keeps its ledger. `update(change)` is one transaction: `change` gets the state, is synchronous,
- * may run more than once, and changes nothing where it throws.
- */
-import { refuse, Refused } from "./codes.js";
+/** A ledger in the browser's IndexedDB: one read-and-write transaction a change, shared by all tabs. */
+import { Refused } from "../refusals.js";
 import { freshState, readState } from "./states.js";
 
-/** A ledger that is forgotten with its page or process: for tests. `secret` is 64 hexadecimal digits. */
-export class MemoryLedger {
-  #text;
+/** @import { Ledger, LedgerState } from "../../index.d.ts" */
 
-  constructor({ secret } = {}) {
-    this.#text = JSON.stringify(freshState(secret));
-  }
+/** Whether there is an IndexedDB here. */
+export const hasIndexedDb = () => Boolean(globalThis.indexedDB);
 
-  async update(change) {
-    const state = readState(JSON.parse(this.#text));
-    const result = change(state);
-    this.#text = JSON.stringify(state);
-    return result;
-  }
-}
-
-/** A ledger in the browser's IndexedDB: one read-and-write transaction a change, shared by all tabs. */
+/** @implements {Ledger} */
 export class BrowserLedger {
   #name;
 
@@ -29,13 +15,20 @@ export class BrowserLedger {
     this.#name = name;
   }
 
+  /**
+   * @template T
+   * @param {(state: LedgerState) => T} change
+   * @returns {Promise<T>}
+   */
   async update(change) {
     const database = await this.#open();
     try {
       return await new Promise((resolve, reject) => {
         const transaction = database.transaction("ledger", "readwrite", { durability: "strict" });
         const store = transaction.objectStore("ledger");
+        /** @type {T} */
         let result;
+        /** @type {unknown} */
         let failure;
         const reading = store.get("state");
         reading.onsuccess = () => {
@@ -56,17 +49,13 @@ export class BrowserLedger {
     }
   }
 
+  /** @returns {Promise<IDBDatabase>} */
   #open() {
     return new Promise((resolve, reject) => {
       const opening = globalThis.indexedDB.open(this.#name, 1);
-      opening.onupgradeneeded = () => opening.result.createObjectStore("ledger");
+      opening.onupgradeneeded = () => void opening.result.createObjectStore("ledger");
       opening.onsuccess = () => resolve(opening.result);
       opening.onerror = () => reject(new Refused("ledger-corrupt"));
     });
   }
-}
-
-/** The browser's ledger where there is one; Node is told where its file is. */
-export function ownLedger() {
-  return globalThis.indexedDB ? new BrowserLedger() : refuse("no-ledger");
 }

@@ -4,11 +4,20 @@
  * A description names a mechanism and sizes, never integers of a kernel: there is nothing to lie about.
  */
 import { CALIBRATIONS } from "./calibrations.js";
-import { demand, hasExactly, isObject, isWhole } from "./checks.js";
-import { refuse } from "./codes.js";
-import { logAbove, parseFraction } from "./exact.js";
+import { demand, hasExactly, isObject, isWhole } from "../checks.js";
+import { refuse } from "../refusals.js";
+import { logAbove, parseFraction } from "../numerics/exact.js";
 import { kernelOf, withIssuedIds } from "./kernels.js";
-import { WORDS } from "./words.js";
+import { WORDS } from "../numerics/words.js";
+
+/**
+ * @import { Mechanism } from "../../index.d.ts"
+ * @import { Checked, Integers } from "./shapes.d.ts"
+ *
+ * @typedef {typeof PARAMETERS} Readers
+ * @typedef {keyof Readers} Id
+ * @typedef {{ n_keys: number }} Sizes
+ */
 
 const LARGEST_EPSILON = 32n;
 const MOST_ANSWER_BYTES = 2 ** 20;
@@ -19,50 +28,83 @@ const MOST_LEVELS = 2 ** 13;
 
 // --- readers: a parameter's value as the calibration takes it, or a refusal ---
 
+/**
+ * @param {unknown} text
+ * @param {bigint} most
+ */
 function fractionUpTo(text, most) {
   const ratio = parseFraction(text);
   demand(ratio !== null && ratio.n <= most * ratio.d);
   return ratio;
 }
 
+/** @param {unknown} text */
 function budget(text) {
   const ratio = fractionUpTo(text, LARGEST_EPSILON);
   demand(ratio.n > 0n);
   return ratio;
 }
 
-const budgetOrNone = (text) => fractionUpTo(text, LARGEST_EPSILON);
+const budgetOrNone = (/** @type {unknown} */ text) => fractionUpTo(text, LARGEST_EPSILON);
 
-const oneOf = (...names) => (name) => {
-  demand(names.includes(name));
-  return name;
-};
+/** @type {(...names: string[]) => (name: unknown) => string} */
+const oneOf =
+  (...names) =>
+  (name) => {
+    demand(typeof name === "string" && names.includes(name));
+    return name;
+  };
 
-const size = (least = 1, most = MOST_SIZE) => (value) => {
-  demand(isWhole(value, least, most));
-  return value;
-};
+/** @type {(least?: number, most?: number) => (value: unknown) => number} */
+const size =
+  (least = 1, most = MOST_SIZE) =>
+  (value) => {
+    demand(isWhole(value, least, most));
+    return value;
+  };
 
+/**
+ * @param {unknown} values
+ * @param {number} least
+ * @param {number} most
+ * @returns {unknown[]}
+ */
 function list(values, least, most) {
   demand(Array.isArray(values) && least <= values.length && values.length <= most);
   return values;
 }
 
-/** Where classes of sizes begin, ascending from `first`. */
+/**
+ * Where classes of sizes begin, ascending from `first`.
+ *
+ * @type {(first: number, least: number) => (values: unknown) => number[]}
+ */
 const startsAt = (first, least) => (values) => {
-  list(values, least, MOST_CLASSES).forEach((start, place) => {
-    demand(place ? isWhole(start, values[place - 1] + 1, MOST_SIZE) : start === first);
+  let lowest = first;
+  return Array.from(list(values, least, MOST_CLASSES), (start, place) => {
+    demand(isWhole(start, lowest, place ? MOST_SIZE : first));
+    lowest = start + 1;
+    return start;
   });
-  return [...values];
 };
 
+/**
+ * @param {unknown} values
+ * @param {Sizes} sizes
+ * @returns {number[]}
+ */
 function codes(values, { n_keys }) {
-  demand(list(values, 1, MOST_CLASSES).every((code) => isWhole(code, 0, n_keys - 1)) && new Set(values).size === values.length);
-  return [...values];
+  const read = Array.from(list(values, 1, MOST_CLASSES), size(0, n_keys - 1));
+  demand(new Set(read).size === read.length);
+  return read;
 }
 
 const LEVEL = /^(0|[1-9][0-9]{0,19})$/;
 
+/**
+ * @param {unknown} values
+ * @param {Sizes} sizes
+ */
 function means(values, { n_keys }) {
   demand(n_keys <= MOST_LEVELS);
   return Array.from(list(values, n_keys, n_keys), (text) => {
@@ -91,7 +133,13 @@ const PARAMETERS = {
   "pckv-ue": { epsilon, allocation: split, pairs_per_user },
   "pckv-grr": { epsilon, allocation: split, pairs_per_user },
   "ks-ue": { epsilon, pairs_per_user },
-  "ue-sw": { epsilon, allocation: oneOf("tight", "naive", "extremal"), pairs_per_user, bins: size(2, 4096), width: size() },
+  "ue-sw": {
+    epsilon,
+    allocation: oneOf("tight", "naive", "extremal"),
+    pairs_per_user,
+    bins: size(2, 4096),
+    width: size(),
+  },
   grr: { epsilon },
   oue: { epsilon },
   olh: { epsilon, buckets, cohorts },
@@ -120,31 +168,72 @@ const FOLLOW_IDS = [
   "bucket",
 ];
 
-const isIssued = (said) => FOLLOW_IDS.includes(said.id) && Object.hasOwn(said, "ids");
+/** @param {Record<string, unknown>} said */
+const isIssued = (said) => FOLLOW_IDS.includes(String(said.id)) && Object.hasOwn(said, "ids");
 
-/** A mechanism's parameters, checked; refuses what is missing, unknown or out of bounds. */
+/**
+ * @param {string} id
+ * @returns {id is Id}
+ */
+function isKnown(id) {
+  return Object.hasOwn(PARAMETERS, id);
+}
+
+/**
+ * @template Reader
+ * @typedef {Reader extends (...given: any[]) => infer Made ? Made : never} Value
+ */
+
+/**
+ * What the readers of a mechanism make of what was said.
+ *
+ * @template {Id} I
+ * @typedef {Sizes & { [Name in keyof Readers[I]]: Value<Readers[I][Name]> }} Read
+ */
+
+/**
+ * Every calibration takes exactly what the parameters of its mechanism give: the type checker compares the two tables.
+ *
+ * @type {{ [I in Id]: (parameters: Read<I>) => Integers }}
+ */
+const CALIBRATION_OF = CALIBRATIONS;
+
+/**
+ * A mechanism's parameters, checked; refuses what is missing, unknown or out of bounds.
+ *
+ * @param {unknown} said
+ * @param {number} n_keys
+ */
 function readParameters(said, n_keys) {
   demand(isObject(said) && typeof said.id === "string");
-  if (!Object.hasOwn(PARAMETERS, said.id)) refuse("unknown-mechanism");
-  const readers = PARAMETERS[said.id];
+  const { id } = said;
+  if (!isKnown(id)) refuse("unknown-mechanism");
+  /** @type {Record<string, (value: unknown, sizes: Sizes) => unknown>} */
+  const readers = PARAMETERS[id];
   demand(hasExactly(said, ["id", ...Object.keys(readers), ...(isIssued(said) ? ["ids"] : [])]));
   demand(!isIssued(said) || said.ids === "issued");
   const read = Object.entries(readers).map(([name, reader]) => [name, reader(said[name], { n_keys })]);
-  return Object.fromEntries(read);
+  /** @type {Checked} */
+  const parameters = { ...Object.fromEntries(read), n_keys };
+  return { id, parameters, areIdsIssued: isIssued(said) };
 }
 
 /**
  * The mechanism that a description names, calibrated by this device.
  *
  * `loss` is exp(epsilon) exactly, `price` its logarithm in units of 2^-192, rounded up.
+ *
+ * @param {unknown} said
+ * @param {number} nKeys
+ * @returns {Mechanism}
  */
-export function mechanismOf(said, n_keys) {
-  const parameters = readParameters(said, n_keys);
-  if (said.id === "bucket") {
+export function mechanismOf(said, nKeys) {
+  const { id, parameters, areIdsIssued } = readParameters(said, nKeys);
+  if (id === "bucket") {
     demand(parameters.occupied <= Math.min(parameters.pairs_per_user, parameters.buckets - 1));
   }
-  const integers = CALIBRATIONS[said.id]({ ...parameters, n_keys });
-  const kernel = isIssued(said) ? withIssuedIds(kernelOf(integers)) : kernelOf(integers);
+  const integers = CALIBRATION_OF[id](parameters);
+  const kernel = areIdsIssued ? withIssuedIds(kernelOf(integers)) : kernelOf(integers);
   demand(kernel.layout.nBytes <= MOST_ANSWER_BYTES && kernel.nWords <= MOST_WORDS);
-  return { ...kernel, id: said.id, integers, price: logAbove(kernel.loss) };
+  return { ...kernel, id, integers, price: logAbove(kernel.loss) };
 }

@@ -10,42 +10,58 @@ const ONE = 1n << BITS;
 /** What was spent is counted in units of 2^-192. */
 export const UNIT_BITS = 192n;
 
-/** The quotient of two integers, rounded up. */
+/**
+ * The quotient of two integers, rounded up.
+ *
+ * @param {bigint} numerator
+ * @param {bigint} denominator
+ */
 export const ceilDiv = (numerator, denominator) => (numerator + denominator - 1n) / denominator;
 
+/** @param {bigint | number} number */
 export const bitLength = (number) => (number > 0 ? number.toString(2).length : 0);
 
 /** A fraction that is not negative. Not reduced: only values are ever compared. */
 export class Ratio {
+  /**
+   * @param {bigint} n
+   * @param {bigint} [d]
+   */
   constructor(n, d = 1n) {
     this.n = n;
     this.d = d;
   }
 
+  /** @param {Ratio | bigint | number} value */
   static of(value) {
     return value instanceof Ratio ? value : new Ratio(BigInt(value));
   }
 
+  /** @param {Ratio | bigint | number} other */
   plus(other) {
     const { n, d } = Ratio.of(other);
     return new Ratio(this.n * d + n * this.d, this.d * d);
   }
 
+  /** @param {Ratio | bigint | number} other */
   minus(other) {
     const { n, d } = Ratio.of(other);
     return new Ratio(this.n * d - n * this.d, this.d * d);
   }
 
+  /** @param {Ratio | bigint | number} other */
   times(other) {
     const { n, d } = Ratio.of(other);
     return new Ratio(this.n * n, this.d * d);
   }
 
+  /** @param {Ratio | bigint | number} other */
   over(other) {
     const { n, d } = Ratio.of(other);
     return new Ratio(this.n * d, this.d * n);
   }
 
+  /** @param {Ratio | bigint | number} other */
   isBelow(other) {
     const { n, d } = Ratio.of(other);
     return this.n * d < n * this.d;
@@ -60,14 +76,24 @@ export class Ratio {
   }
 }
 
+/** @type {(ratios: Ratio[]) => Ratio} */
 export const largest = (ratios) => ratios.reduce((best, one) => (best.isBelow(one) ? one : best));
+/** @type {(ratios: Ratio[]) => Ratio} */
 export const smallest = (ratios) => ratios.reduce((best, one) => (one.isBelow(best) ? one : best));
-/** The largest over the smallest of some chances of the same answer. */
+/**
+ * The largest over the smallest of some chances of the same answer.
+ *
+ * @param {Ratio[]} chances
+ */
 export const spread = (chances) => largest(chances).over(smallest(chances));
 
 const FRACTION = /^(0|[1-9][0-9]{0,39})(?:\/([1-9][0-9]{0,39}))?$/;
 
-/** The fraction that a text says in lowest terms, a whole number without "/1"; null for any other text. */
+/**
+ * The fraction that a text says in lowest terms, a whole number without "/1"; null for any other text.
+ *
+ * @param {unknown} text
+ */
 export function parseFraction(text) {
   const [, n, d] = (typeof text === "string" && text.length <= 81 && FRACTION.exec(text)) || [];
   if (n === undefined) return null;
@@ -75,12 +101,20 @@ export function parseFraction(text) {
   return d === undefined || (ratio.d > 1n && gcd(ratio.n, ratio.d) === 1n) ? ratio : null;
 }
 
+/**
+ * @param {bigint} a
+ * @param {bigint} b
+ */
 function gcd(a, b) {
   while (b) [a, b] = [b, a % b];
   return a;
 }
 
-/** A fraction just below exp(x) for 0 <= x <= 32, by less than one part in 2^158; exactly 1 for 0. */
+/**
+ * A fraction just below exp(x) for 0 <= x <= 32, by less than one part in 2^158; exactly 1 for 0.
+ *
+ * @param {Ratio | bigint} x
+ */
 export function expBelow(x) {
   const { n, d } = Ratio.of(x);
   if (n === 0n) return new Ratio(1n);
@@ -96,9 +130,14 @@ export function expBelow(x) {
   return new Ratio(total - (total >> 160n), ONE);
 }
 
+/** @param {bigint} number */
 const up = (number) => ceilDiv(number, ONE);
 
-/** 2 atanh(z), rounded up; numbers are out of 2^256, z at most 1/3. */
+/**
+ * 2 atanh(z), rounded up; numbers are out of 2^256, z at most 1/3.
+ *
+ * @param {bigint} z
+ */
 function twiceAtanh(z) {
   const square = up(z * z);
   let power = z;
@@ -110,7 +149,11 @@ function twiceAtanh(z) {
   return 2n * (total + 1n);
 }
 
-/** ln(x) in units of 2^-192, rounded up, for x of at least 1; exactly 0 for 1. */
+/**
+ * ln(x) in units of 2^-192, rounded up, for x of at least 1; exactly 0 for 1.
+ *
+ * @param {Ratio | bigint} x
+ */
 export function logAbove(x) {
   const { n, d } = Ratio.of(x);
   if (n === d) return 0n;
@@ -120,7 +163,11 @@ export function logAbove(x) {
   return ceilDiv(twiceAtanh(z) + k * twiceAtanh(ceilDiv(ONE, 3n)), 1n << (BITS - UNIT_BITS));
 }
 
-/** A float's exact value, for one that is finite and not negative. */
+/**
+ * A float's exact value, for one that is finite and not negative.
+ *
+ * @param {number} number
+ */
 export function exactly(number) {
   const view = new DataView(new ArrayBuffer(8));
   view.setFloat64(0, number);
@@ -132,19 +179,32 @@ export function exactly(number) {
   return new Ratio(mantissa << (exponent ? exponent - 1n : 0n), 1n << 1074n);
 }
 
-/** Whether so many units are at most a float, both exactly. */
+/**
+ * Whether so many units are at most a float, both exactly.
+ *
+ * @param {bigint} units
+ * @param {number} number
+ */
 export function isWithin(units, number) {
   const { n, d } = exactly(number);
   return units * d <= n << UNIT_BITS;
 }
 
-/** A float's value in units, rounded up. */
+/**
+ * A float's value in units, rounded up.
+ *
+ * @param {number} number
+ */
 export function unitsOf(number) {
   const { n, d } = exactly(number);
   return ceilDiv(n << UNIT_BITS, d);
 }
 
-/** Units as a float for people, rounded up. */
+/**
+ * Units as a float for people, rounded up.
+ *
+ * @param {bigint} units
+ */
 export function toFloat(units) {
   const shift = BigInt(Math.max(0, bitLength(units) - 53));
   return Number(ceilDiv(units, 1n << shift)) * 2 ** Number(shift - UNIT_BITS);

@@ -5,20 +5,35 @@
  * read off these integers by one rule: of every answer, the largest chance over the smallest, over all records.
  * Where an answer's chance is a common factor times a lift, lifts are compared.
  */
-import { demand } from "./checks.js";
-import { largest, Ratio, spread } from "./exact.js";
-import { ABSENT, MINUS, OneSymbol, PLUS, Row, trits } from "./layouts.js";
-import { bucketOf, encoderOf, oracleOf, windowOf } from "./oracles.js";
-import { binOf, DUMMY, HALF_LEVEL, levelIn, roundToBoundary, roundToSign, samplePair } from "./records.js";
-import { atLeast, bitOf, pick, WORDS, wordsFor } from "./words.js";
+import { demand } from "../checks.js";
+import { largest, Ratio, spread } from "../numerics/exact.js";
+import { ABSENT, MINUS, OneSymbol, PLUS, Row, trits } from "../report/layouts.js";
+import { bitsOf, bucketOf, encoderOf, oracleOf, windowOf } from "./oracles.js";
+import { binOf, DUMMY, HALF_LEVEL, levelIn, roundToBoundary, roundToSign, samplePair } from "../records.js";
+import { atLeast, bitOf, pick, WORDS, wordsFor } from "../numerics/words.js";
 
-/** The loss of a table: of every column, the largest over the smallest entry. */
+/**
+ * @import { Pair } from "../../index.d.ts"
+ * @import { Words } from "../numerics/words.js"
+ * @import { BucketIntegers, ByShape, Integers, Kernel, SignCounts, ValueCounts } from "./shapes.d.ts"
+ */
+
+/**
+ * The loss of a table: of every column, the largest over the smallest entry.
+ *
+ * @param {bigint[][]} rows
+ */
 const lossOf = (rows) => largest(rows[0].map((_, column) => spread(rows.map((row) => Ratio.of(row[column])))));
-/** The loss of reports that speak of every key: lifts of the sampled key; a dummy's is 1. */
+/**
+ * The loss of reports that speak of every key: lifts of the sampled key; a dummy's is 1.
+ *
+ * @param {Ratio[]} lifts
+ */
 const lossOfLifts = (lifts) => spread([...lifts, new Ratio(1n)]);
 
 // --- channels: what a report says of one key ---
 
+/** @param {SignCounts} counts */
 function signChannel({ keep, flip, fake }) {
   const ownAbsent = WORDS - keep - flip;
   const otherAbsent = WORDS - 2n * fake;
@@ -34,15 +49,20 @@ function signChannel({ keep, flip, fake }) {
       [ownAbsent, flip, keep],
       [otherAbsent, fake, fake],
     ],
+    /**
+     * @param {1 | -1} sign
+     * @param {bigint} word
+     */
     hearOwn(sign, word) {
       if (word < keep) return sign > 0 ? PLUS : MINUS;
       if (word < keep + flip) return sign > 0 ? MINUS : PLUS;
       return ABSENT;
     },
-    hearOther: (word) => (word < fake ? PLUS : word < 2n * fake ? MINUS : ABSENT),
+    hearOther: (/** @type {bigint} */ word) => (word < fake ? PLUS : word < 2n * fake ? MINUS : ABSENT),
   };
 }
 
+/** @param {ValueCounts} counts */
 function valueChannel({ window, near, far, fake }) {
   const w = windowOf(window);
   const nearWords = near * BigInt(w.width);
@@ -57,11 +77,16 @@ function valueChannel({ window, near, far, fake }) {
       [ownAbsent, far],
       [otherAbsent, fake],
     ],
+    /**
+     * @param {number} bin
+     * @param {bigint} word
+     */
     hearOwn(bin, word) {
       if (word < nearWords) return 1 + w.near(bin, Number(word / near));
       const place = Number((word - nearWords) / far);
       return place < w.nFar ? 1 + w.far(bin, place) : ABSENT;
     },
+    /** @param {bigint} word */
     hearOther(word) {
       const place = Number(word / fake);
       return place < w.nOut ? 1 + place : ABSENT;
@@ -69,9 +94,13 @@ function valueChannel({ window, near, far, fake }) {
   };
 }
 
-/** How much likelier the sampled rows make each symbol than the last row, which is that of all other keys. */
+/**
+ * How much likelier the sampled rows make each symbol than the last row, which is that of all other keys.
+ *
+ * @param {{ rows: bigint[][] }} channel
+ */
 function liftsOf({ rows }) {
-  const other = rows.at(-1);
+  const other = rows[rows.length - 1];
   return rows.slice(0, -1).flatMap((row) => row.map((count, symbol) => new Ratio(count, other[symbol])));
 }
 
@@ -79,6 +108,7 @@ function liftsOf({ rows }) {
 
 const TIE_WORDS = 2 ** 32;
 
+/** @type {ByShape<Integers, Kernel>} */
 const SHAPES = {
   /** One trit a key. Words: slot, rounding, one a key. */
   "signed-unary"({ n_keys, pairs_per_user, channel }) {
@@ -114,7 +144,7 @@ const SHAPES = {
     demand(c.keep + c.flip + BigInt(2 * (padded - 1)) * c.fake === WORDS && c.flip >= c.fake);
     // A held key is sampled in at most so many words, else another one is.
     const sampled = wordsFor(0, pairs_per_user);
-    const mixed = (own) => sampled * own + (WORDS - sampled) * c.fake;
+    const mixed = (/** @type {bigint} */ own) => sampled * own + (WORDS - sampled) * c.fake;
     return {
       nWords: 4,
       layout: new OneSymbol(2 * padded),
@@ -125,9 +155,9 @@ const SHAPES = {
         const key = code >= 0 ? code : padding;
         const word = words.at(3);
         const heard = c.hearOwn(roundToSign(level, words.at(2)), word);
-        if (heard !== ABSENT) return 2 * key + (heard === MINUS);
+        if (heard !== ABSENT) return 2 * key + Number(heard === MINUS);
         const lie = Number((word - c.keep - c.flip) / c.fake);
-        return lie + 2 * (lie >= 2 * key);
+        return lie + 2 * Number(lie >= 2 * key);
       },
     };
   },
@@ -194,7 +224,7 @@ const SHAPES = {
 
   /** An index in clear, and silence or a bit a boundary. Words: index, boundary, held, one a boundary. */
   "indexed-boundary-bits"({ n_keys, held, bits }) {
-    const oracle = oracleOf(bits);
+    const oracle = bitsOf(bits);
     const bins = oracle.nSymbols;
     const symbols = 2 ** bins + 1;
     demand(bins >= 2 && 2n * held > WORDS && held < WORDS);
@@ -239,7 +269,7 @@ const SHAPES = {
         const word = words.at(3);
         const isKept = word < (isHeld ? held_keep : fake_keep);
         const symbol = word >= (isHeld ? held : fake) ? ABSENT : isKept === sign > 0 ? PLUS : MINUS;
-        return 6 * index + 3 * (coin < 0) + symbol;
+        return 6 * index + 3 * Number(coin < 0) + symbol;
       },
     };
   },
@@ -247,7 +277,7 @@ const SHAPES = {
   /** A record hashed to buckets, one of them told. Words: cohort, l to truncate, l for signs or dummies, response. */
   bucket({ n_keys, pairs_per_user: l, buckets, tie, cohorts, low, high }) {
     const g = BigInt(buckets);
-    const ownWords = (owned) => {
+    const ownWords = (/** @type {bigint} */ owned) => {
       const evenly = (WORDS - (g - owned) * low) / owned;
       return evenly < high ? evenly : high;
     };
@@ -257,10 +287,11 @@ const SHAPES = {
       layout: new OneSymbol(cohorts * buckets),
       loss: bucketLoss(Math.min(l, buckets), g, ownWords),
       publicWord: 0,
-      follows: (answer, word) => Math.floor(answer / buckets) === pick(word, cohorts),
+      follows: (answer, word) => Math.floor(Number(answer) / buckets) === pick(word, cohorts),
       perturb(record, words) {
         const cohort = pick(words.at(0), cohorts);
         const pairs = keptPairs(record, l, words);
+        /** @type {Set<number>} */
         const owned = new Set();
         for (let place = 0; place < l; place++) {
           const word = words.at(1 + l + place);
@@ -290,7 +321,7 @@ const SHAPES = {
         const answer = oracle.perturb(sampled.code >= 0 ? sampled.code : n_keys, words.from(3));
         const sign = roundToSign(sampled.level, words.at(1)) * (words.at(2) < keep ? 1 : -1);
         const up = Number(sign > 0);
-        return isOne ? 2 * answer + up : [...answer, up];
+        return typeof answer === "number" ? 2 * answer + up : [...Array.from(answer), up];
       },
     };
   },
@@ -312,15 +343,28 @@ const SHAPES = {
 /**
  * Two boundaries differ by the bits' odds, silence by the odds of "held"; who does not hold the key tells any
  * boundary, so that one bit alone, and all bits but one, tell less of the likelier boundaries.
+ *
+ * @param {Ratio} said
+ * @param {Ratio} odds
+ * @param {number} bins
  */
 function boundaryBitsLoss(said, odds, bins) {
   const boundaries = Array.from({ length: bins }, (_, place) => wordsFor(place, bins));
-  const least = new Ratio(boundaries.reduce((a, b) => (b < a ? b : a)), WORDS);
+  const least = new Ratio(
+    boundaries.reduce((a, b) => (b < a ? b : a)),
+    WORDS,
+  );
   const surplus = odds.minus(1n).times(least);
   return largest([said, odds, said.times(odds).over(surplus.plus(1n)), odds.minus(surplus).over(said)]);
 }
 
-/** In a row with so many own buckets every bucket is told by `own` words or by an even share of the rest. */
+/**
+ * In a row with so many own buckets every bucket is told by `own` words or by an even share of the rest.
+ *
+ * @param {number} most
+ * @param {bigint} g
+ * @param {(owned: bigint) => bigint} ownWords
+ */
 function bucketLoss(most, g, ownWords) {
   let [least, likeliest] = [WORDS, 0n];
   for (let owned = 1n; owned <= most; owned++) {
@@ -336,7 +380,13 @@ function bucketLoss(most, g, ownWords) {
   return new Ratio(likeliest, least);
 }
 
-/** The pairs of a record, of which the first l are kept: drawn by Fisher and Yates where there are more. */
+/**
+ * The pairs of a record, of which the first l are kept: drawn by Fisher and Yates where there are more.
+ *
+ * @param {Pair[]} record
+ * @param {number} l
+ * @param {Words} words
+ */
 function keptPairs(record, l, words) {
   const pairs = [...record];
   for (let i = 0; record.length > l && i < l; i++) {
@@ -346,9 +396,15 @@ function keptPairs(record, l, words) {
   return pairs;
 }
 
-/** The public hash of a signed key; a tie keeps its two signs together, or apart where it is negative. */
+/**
+ * The public hash of a signed key; a tie keeps its two signs together, or apart where it is negative.
+ *
+ * @param {Pick<BucketIntegers, "buckets" | "tie"> & { cohort: number }} hash
+ * @param {number} code
+ * @param {1 | -1} sign
+ */
 function symbolBucket({ buckets, tie, cohort }, code, sign) {
-  const free = bucketOf(cohort, 2 * code + (sign < 0), buckets);
+  const free = bucketOf(cohort, 2 * code + Number(sign < 0), buckets);
   if (!tie) return free;
   const plus = bucketOf(cohort, 2 * code, buckets);
   const apart = (plus + 1 + bucketOf(cohort, 2 * code + 1, buckets - 1)) % buckets;
@@ -356,6 +412,12 @@ function symbolBucket({ buckets, tie, cohort }, code, sign) {
   return isTied ? (tie > 0 ? plus : apart) : free;
 }
 
+/**
+ * @param {number[]} owned
+ * @param {number} buckets
+ * @param {(owned: bigint) => bigint} ownWords
+ * @param {bigint} word
+ */
 function tellBucket(owned, buckets, ownWords, word) {
   const others = buckets - owned.length;
   if (!others) return pick(word, buckets);
@@ -363,7 +425,7 @@ function tellBucket(owned, buckets, ownWords, word) {
   const ownAll = own * BigInt(owned.length);
   if (word < ownAll) return owned[Number(word / own)];
   let bucket = Number(((word - ownAll) * BigInt(others)) / (WORDS - ownAll));
-  for (const taken of owned) bucket += taken <= bucket;
+  for (const taken of owned) bucket += Number(taken <= bucket);
   return bucket;
 }
 
@@ -371,16 +433,29 @@ function tellBucket(owned, buckets, ownWords, word) {
  * The same where the collector hands out ids: the index follows from the id, as a hash always does.
  *
  * The first word draws an index, and an answer is the index times `perIndex` and what is said of its key.
+ *
+ * @param {Kernel} kernel
+ * @returns {Kernel}
  */
 export function withIssuedIds(kernel) {
   const { nKeys, perIndex } = kernel;
-  if (perIndex === undefined) return kernel;
-  return { ...kernel, publicWord: 0, follows: (answer, word) => Math.floor(answer / perIndex) === pick(word, nKeys) };
+  if (nKeys === undefined || perIndex === undefined) return kernel;
+  return {
+    ...kernel,
+    publicWord: 0,
+    follows: (answer, word) => Math.floor(Number(answer) / perIndex) === pick(word, nKeys),
+  };
 }
 
-/** The kernel of calibrated integers. A loss below 1 is impossible, and refused. */
+/**
+ * The kernel of calibrated integers. A loss below 1 is impossible, and refused.
+ *
+ * @param {Integers} integers
+ * @returns {Kernel}
+ */
 export function kernelOf(integers) {
-  const kernel = SHAPES[integers.shape](integers);
+  // TypeScript does not see that a shape's maker gets integers of that shape.
+  const kernel = SHAPES[integers.shape](/** @type {any} */ (integers));
   demand(!kernel.loss.isBelow(1n));
   return kernel;
 }

@@ -14,10 +14,13 @@
  *
  * A new state is written beside the old one, flushed, and renamed over it; then the folder is flushed.
  */
-import { randomBytes, toHex } from "./bytes.js";
-import { parsed } from "./checks.js";
-import { refuse, Refused } from "./codes.js";
+import * as fs from "node:fs/promises";
+import { randomBytes, toHex } from "../numerics/bytes.js";
+import { parsed } from "../checks.js";
+import { refuse, Refused } from "../refusals.js";
 import { freshState, readState } from "./states.js";
+
+/** @import { Ledger, LedgerState } from "../../index.d.ts" */
 
 const FREE = "free";
 const STATE = "state.json";
@@ -29,36 +32,52 @@ const PATIENCE = 2_000;
 const LONGEST_WAIT = 10_000;
 const PAUSE = 5;
 
-const isMissing = (error) => error.code === "ENOENT";
+/** The system's code of an error, such as ENOENT. */
+const codeOf = (/** @type {unknown} */ error) => (error instanceof Error && "code" in error ? error.code : undefined);
+const isMissing = (/** @type {unknown} */ error) => codeOf(error) === "ENOENT";
 const unique = () => toHex(randomBytes(8));
 
 /** Thrown where another process took the ledger away meanwhile. */
 class Overtaken extends Error {}
 
+/** @implements {Ledger} */
 export class FileLedger {
   #path;
   #folder;
+  /** @type {Promise<unknown>} */
   #turn = Promise.resolve();
 
-  /** The ledger lies beside `path`, in `path` + ".d". A file at `path` is a ledger of version 1, and is taken over. */
+  /**
+   * The ledger lies beside `path`, in `path` + ".d". A file at `path` is a ledger of version 1, and is taken over.
+   *
+   * @param {string | URL} path
+   */
   constructor(path) {
     this.#path = String(path);
     this.#folder = `${path}.d`;
   }
 
+  /**
+   * @template T
+   * @param {(state: LedgerState) => T} change
+   * @returns {Promise<T>}
+   */
   update(change) {
     const turn = this.#turn.then(() => this.#transact(change));
     this.#turn = turn.catch(() => undefined);
     return turn;
   }
 
+  /**
+   * @template T
+   * @param {(state: LedgerState) => T} change
+   */
   async #transact(change) {
-    const fs = await import("node:fs/promises");
     const ends = performance.now() + LONGEST_WAIT;
     for (;;) {
-      const held = await this.#take(fs, ends);
+      const held = await this.#take(ends);
       try {
-        return await this.#change(fs, held, change);
+        return await this.#change(held, change);
       } catch (error) {
         if (!(error instanceof Overtaken)) throw error;
       } finally {
@@ -67,34 +86,45 @@ export class FileLedger {
     }
   }
 
-  /** The folder's path under a name of our own. */
-  async #take(fs, ends) {
+  /**
+   * The folder's path under a name of our own.
+   *
+   * @param {number} ends
+   */
+  async #take(ends) {
     const held = `${this.#folder}/held-${process.pid}-${Date.now()}-${unique()}`;
     for (;;) {
-      const found = await this.#toTake(fs);
-      if (found && (await isRenamed(fs, `${this.#folder}/${found}`, held))) return held;
+      const found = await this.#toTake();
+      if (found && (await isRenamed(`${this.#folder}/${found}`, held))) return held;
       if (performance.now() > ends) refuse("ledger-busy");
       if (!found) await new Promise((wake) => setTimeout(wake, PAUSE));
     }
   }
 
   /** The name under which the folder may be taken now, if any. */
-  async #toTake(fs) {
-    const names = await fs.readdir(this.#folder).catch((error) => (isMissing(error) ? null : refuse("ledger-unwritable")));
+  async #toTake() {
+    const names = await fs
+      .readdir(this.#folder)
+      .catch((error) => (isMissing(error) ? null : refuse("ledger-unwritable")));
     if (names !== null) return names.find((name) => name === FREE || isLeftBehind(name));
-    await this.#create(fs);
+    await this.#create();
     return FREE;
   }
 
-  async #change(fs, held, change) {
-    const flushed = await openFolder(fs, held);
+  /**
+   * @template T
+   * @param {string} held
+   * @param {(state: LedgerState) => T} change
+   */
+  async #change(held, change) {
+    const flushed = await openFolder(held);
     try {
-      const state = await readHeld(fs, held);
+      const state = await readHeld(held);
       const result = change(state);
       const beside = `${held}/new-${unique()}`;
       await asOvertaken(async () => {
-        await removeDrafts(fs, held);
-        await write(fs, beside, state);
+        await removeDrafts(held);
+        await write(beside, state);
         await fs.rename(beside, `${held}/${STATE}`);
         await flushed?.sync();
       });
@@ -105,19 +135,22 @@ export class FileLedger {
   }
 
   /** Make a complete ledger under another name, then give it its own; the first of two makers wins. */
-  async #create(fs) {
+  async #create() {
     const draft = `${this.#folder}.${unique()}`;
     try {
-      const old = await readFile(fs, this.#path);
+      const old = await readFile(this.#path);
       for (const folder of [draft, `${draft}/${FREE}`]) await fs.mkdir(folder, { mode: 0o700 });
-      await write(fs, `${draft}/${FREE}/${STATE}`, old ?? freshState());
+      await write(`${draft}/${FREE}/${STATE}`, old ?? freshState());
       await fs.rename(draft, this.#folder);
-      await flush(fs, `${this.#folder}/${FREE}`, this.#folder, `${this.#folder}/..`);
+      await flush(`${this.#folder}/${FREE}`, this.#folder, `${this.#folder}/..`);
       // So that a device of the version before stops, instead of spending again what was spent here.
       if (old) await fs.writeFile(this.#path, JSON.stringify({ version: 2, folder: this.#folder }));
     } catch (error) {
       if (error instanceof Refused) throw error;
-      const isThere = await fs.stat(this.#folder).then(() => true, () => false);
+      const isThere = await fs.stat(this.#folder).then(
+        () => true,
+        () => false,
+      );
       if (!isThere) refuse("ledger-unwritable");
     } finally {
       await fs.rm(draft, { recursive: true, force: true }).catch(() => undefined);
@@ -125,7 +158,11 @@ export class FileLedger {
   }
 }
 
-/** Whether the holder in a name died, or has been silent for too long; a time to come is a clock set back since. */
+/**
+ * Whether the holder in a name died, or has been silent for too long; a time to come is a clock set back since.
+ *
+ * @param {string} name
+ */
 function isLeftBehind(name) {
   const [, pid, since] = HELD.exec(name) ?? [];
   if (pid === undefined) return false;
@@ -133,44 +170,63 @@ function isLeftBehind(name) {
   return age < 0 || age > PATIENCE || !isAlive(Number(pid));
 }
 
+/** @param {number} pid */
 function isAlive(pid) {
   try {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    return error.code !== "ESRCH";
+    return codeOf(error) !== "ESRCH";
   }
 }
 
-/** Whether the folder was there to be taken; another process may have been faster. */
-async function isRenamed(fs, from, to) {
+/**
+ * Whether the folder was there to be taken; another process may have been faster.
+ *
+ * @param {string} from
+ * @param {string} to
+ */
+async function isRenamed(from, to) {
   try {
     await fs.rename(from, to);
     return true;
   } catch (error) {
     // EPERM and EBUSY: on Windows a folder with open files cannot be renamed yet.
-    return ["ENOENT", "EPERM", "EBUSY"].includes(error.code) ? false : refuse("ledger-unwritable");
+    return ["ENOENT", "EPERM", "EBUSY"].includes(String(codeOf(error))) ? false : refuse("ledger-unwritable");
   }
 }
 
-/** The state in a file; null where there is none. */
-async function readFile(fs, path) {
+/**
+ * The state in a file; null where there is none.
+ *
+ * @param {string} path
+ */
+async function readFile(path) {
   const text = await fs.readFile(path, "utf8").catch((error) => (isMissing(error) ? null : refuse("ledger-corrupt")));
   return text === null ? null : readState(parsed(text, "ledger-corrupt"));
 }
 
-async function readHeld(fs, held) {
-  const state = await readFile(fs, `${held}/${STATE}`);
+/** @param {string} held */
+async function readHeld(held) {
+  const state = await readFile(`${held}/${STATE}`);
   if (state !== null) return state;
-  const isStillHeld = await fs.stat(held).then(() => true, () => false);
+  const isStillHeld = await fs.stat(held).then(
+    () => true,
+    () => false,
+  );
   return isStillHeld ? refuse("ledger-corrupt") : overtaken();
 }
 
+/** @returns {never} */
 function overtaken() {
   throw new Overtaken();
 }
 
-/** A path that is gone means that the folder was taken away. */
+/**
+ * A path that is gone means that the folder was taken away.
+ *
+ * @param {() => Promise<void>} work
+ */
 async function asOvertaken(work) {
   try {
     await work();
@@ -180,12 +236,22 @@ async function asOvertaken(work) {
   }
 }
 
-/** Drafts of a holder that was overtaken: it may still write to them, so they are never written over. */
-async function removeDrafts(fs, held) {
-  for (const name of await fs.readdir(held)) if (name.startsWith("new-")) await fs.rm(`${held}/${name}`, { force: true });
+/**
+ * Drafts of a holder that was overtaken: it may still write to them, so they are never written over.
+ *
+ * @param {string} held
+ */
+async function removeDrafts(held) {
+  for (const name of await fs.readdir(held)) {
+    if (name.startsWith("new-")) await fs.rm(`${held}/${name}`, { force: true });
+  }
 }
 
-async function write(fs, path, state) {
+/**
+ * @param {string} path
+ * @param {LedgerState} state
+ */
+async function write(path, state) {
   const file = await fs.open(path, "wx", 0o600);
   try {
     await file.writeFile(JSON.stringify(state));
@@ -195,12 +261,17 @@ async function write(fs, path, state) {
   }
 }
 
-/** A folder to be flushed, whatever its name becomes; null where the system opens no folders. */
-const openFolder = (fs, path) => fs.open(path, "r").catch(() => null);
+/**
+ * A folder to be flushed, whatever its name becomes; null where the system opens no folders.
+ *
+ * @param {string} path
+ */
+const openFolder = (path) => fs.open(path, "r").catch(() => null);
 
-async function flush(fs, ...paths) {
+/** @param {string[]} paths */
+async function flush(...paths) {
   for (const path of paths) {
-    const folder = await openFolder(fs, path);
+    const folder = await openFolder(path);
     await folder?.sync().catch(() => undefined);
     await folder?.close();
   }
