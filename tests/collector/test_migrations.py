@@ -188,9 +188,9 @@ def test_a_damaged_block_that_was_not_flushed_stops_its_campaign_alone(tmp_path)
 
 def retuned(monkeypatch, tunings):
     """`auto` with other numbers."""
-    from keyveil.protocols import auto
+    from keyveil.protocols.auto import tuning
 
-    monkeypatch.setattr(auto, "TUNINGS", tunings)
+    monkeypatch.setattr(tuning, "TUNINGS", tunings)
 
 
 @pytest.mark.parametrize("versions", [1, 2])

@@ -60,8 +60,6 @@ def project(raw: Estimates) -> Estimates:
 
 def shrink(raw: Estimates) -> Estimates:
     """Posterior means under what all keys together show (`estimate.shrink`), without an anchor for means."""
-    if raw.moments is None:
-        raise MechanismError("shrink needs signed reports; use none, clip or project for this mechanism")
     shrunk = posterior(Evidence.of(raw, Truncation(law=SizeLaw.exactly(1), l=1)))
     shaped = raw.after("shrink", frequency=shrunk.frequency, mean=shrunk.mean)
     return replace(shaped, frequency_top=shrunk.frequency_top)

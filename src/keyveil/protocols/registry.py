@@ -14,8 +14,7 @@ from typing import Any
 from keyveil.errors import MechanismError, ProtocolError
 from keyveil.mechanisms import build
 from keyveil.methods import MECHANISM_OPTIONS, find_method
-from keyveil.protocols import auto
-from keyveil.protocols.auto import Auto
+from keyveil.protocols.auto import Auto, tuning
 from keyveil.protocols.base import Protocol
 from keyveil.protocols.ks_grr import KsGrr
 from keyveil.protocols.literature.one_round import KeysAndValuesApart, PrivKvEm, PrivKvMle
@@ -48,7 +47,7 @@ def versions(name: str) -> tuple[str, ...]:
     if not find_method(name)[0].has_several_rounds:
         return (ONE_ROUND,)
     protocol = _SEVERAL_ROUNDS[method_id]
-    numbers = sorted(auto.TUNINGS) if protocol is Auto else [protocol.version]
+    numbers = sorted(tuning.TUNINGS) if protocol is Auto else [protocol.version]
     return tuple(f"{protocol.id}/{number}" for number in numbers)
 
 
