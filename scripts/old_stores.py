@@ -32,7 +32,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "collector" / "stores"
 # The last commit that wrote a schema.
-COMMITS = {1: "b527101", 2: "5629bb5", 3: "b066b9f"}
+COMMITS = {1: "b527101", 2: "5629bb5", 3: "b066b9f", 4: "5b86e5c"}
 APPLICATION = 0x6B76636C
 MAIN = "from keyveil.cli import main; main()"
 WHO = {"owner": "tests", "purpose": "to be read by later versions", "expires": "2099-01-01"}
@@ -110,6 +110,11 @@ def _fill_campaign(
     from keyveil import Campaign
     from keyveil.protocols import Round, replay
 
+    issues_ids = terms.get("ids") == "issued"
+    by_nonce = issues_ids and "ids" in Campaign.__dataclass_fields__
+    if by_nonce:
+        # Since schema 4 it is said in the campaign, and a nonce has one id.
+        fields, terms = {**fields, **terms}, {}
     common = {"name": name, "epsilon": 1.0, "keys": KEYS, "value_range": [0, 60], "pairs_per_user": 2}
     campaign = Campaign.from_fields({**common, **WHO, **fields})
     created = ask("POST", "/v1/campaigns", {"campaign": json.loads(campaign.canonical_json), "terms": terms})
@@ -120,8 +125,9 @@ def _fill_campaign(
         if not isinstance(asked, Round):
             break
         reports = _reports(campaign, asked, count + 10)
-        if terms.get("ids") == "issued":
-            ids = ask("POST", f"{path}/ids?count={len(reports)}", token=token)["ids"]
+        if issues_ids:
+            asking = [f"1&nonce={os.urandom(16).hex()}" for _ in reports] if by_nonce else [f"{len(reports)}"]
+            ids = [id for n in asking for id in ask("POST", f"{path}/ids?count={n}", token=token)["ids"]]
             pairs = zip(reports, ids, strict=True)
             reports = [report[:19] + bytes.fromhex(issued) + report[35:] for report, issued in pairs]
         # Half of the round that stays open is sent last.

@@ -150,6 +150,17 @@ def test_a_revoked_token_opens_nothing_on_an_open_connection(server, asked):
         assert line.ask(upload(campaign, token)) == (401, "unknown-token")
 
 
+def test_the_same_header_again_is_held_to_the_rate_again(server, asked):
+    campaign, _ = asked
+    path = f"/v1/campaigns/{campaign.id}/tokens"
+    _, made = server.ask("POST", path, {"role": "device", "rate": 2}, token=server.admin)
+    token = json.loads(made)["token"]
+    with Line(server) as line:
+        heard = [line.ask(upload(campaign, token))[0] for _ in range(8)]
+    assert heard[:2] == [200, 200]
+    assert heard[-1] == 429
+
+
 def test_a_round_that_is_over_says_so(server, asked):
     campaign, token = asked
     assert server.ask("POST", f"/v1/campaigns/{campaign.id}/rounds/1/close", token=server.admin)[0] == 200

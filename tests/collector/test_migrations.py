@@ -16,6 +16,7 @@ from collecting import Caller, answers
 from serving import MAIN, Process
 
 from keyveil.collector.store import open_store
+from keyveil.collector.store.base import SCHEMA
 from keyveil.errors import StoreError
 from old_stores import SCHEMAS, check, load_embedded, load_shared
 
@@ -38,7 +39,7 @@ def test_an_older_store_holds_what_it_held(load, schema):
     # The shared store says "1" of schema 2 too, and no table tells.
     start = 1 if old.kind == "postgresql" and schema == 2 else schema
     logged = json.loads(caller.out.getvalue().splitlines()[0])
-    assert (logged["event"], logged["from"], logged["to"]) == ("store-migrated", start, 4)
+    assert (logged["event"], logged["from"], logged["to"]) == ("store-migrated", start, SCHEMA)
     assert caller("GET", "/v1/acts", token=old.admin).status == 200
     assert caller("GET", "/v1/campaigns", token=old.revoked).code == "unknown-token"
     check(caller, old)
@@ -81,12 +82,12 @@ def test_killing_a_migration_loses_nothing(load, kills):
     old = load(SCHEMAS[-1])
     for _ in range(kills):
         kill_while_migrating(old.url, 10 ** rng.uniform(-4.0, -0.5))
-        if schema_of(old.url) == "4":
+        if schema_of(old.url) == str(SCHEMA):
             migrated += 1
             verify(old)
             old = load(SCHEMAS[-1])
         else:
-            assert schema_of(old.url) == "3"
+            assert schema_of(old.url) == str(SCHEMAS[-1])
     verify(old)
     print(f"\n{kills} kills of {old.kind}: {migrated} after the migration, {kills - migrated} before its end")
 
@@ -319,7 +320,7 @@ def test_a_copy_of_the_store_as_it_was_is_made_first(tmp_path):
     old, copy = load_embedded(1, tmp_path / "c.db"), tmp_path / "copy.db"
     heard = []
     open_store(old.url, backup_first=copy, announce=heard.append).close()
-    assert [(said.start, said.end) for said in heard] == [(1, 4)]
+    assert [(said.start, said.end) for said in heard] == [(1, SCHEMA)]
     assert copy.stat().st_mode & 0o777 == 0o600
     assert not list(tmp_path.glob("*.part"))
     as_it_was = sqlite3.connect(copy)
@@ -340,7 +341,7 @@ def test_a_copy_of_the_store_as_it_was_is_made_first(tmp_path):
 def test_serve_says_that_it_migrates_and_copies(tmp_path):
     old, copy = load_embedded(2, tmp_path / "c.db"), tmp_path / "copy.db"
     server = Process(old.url, "--backup-first", str(copy), admin=old.admin)
-    assert server.said[0] == f"migrating the store from schema 2 to 4; a copy goes to {copy}\n"
+    assert server.said[0] == f"migrating the store from schema 2 to {SCHEMA}; a copy goes to {copy}\n"
     assert json.loads(server.ask("GET", "/readyz")[1])["damaged"] == []
     server.stop()
     assert json.loads(server.log[0])["event"] == "store-migrated"

@@ -23,9 +23,7 @@ def forbid(monkeypatch):
 
 
 @pytest.mark.parametrize("mechanism", ["bucket", "olh"])
-def test_a_commit_decodes_nothing_and_the_tally_is_the_same(tmp_path, monkeypatch, mechanism):
-    """On the embedded store; the shared one writes its tallies anew with every group, and decodes."""
-    store_url = f"sqlite:///{tmp_path}/c.db"
+def test_a_commit_decodes_nothing_and_the_tally_is_the_same(store_url, monkeypatch, mechanism):
     caller, campaign = Caller(store_url), make_question(mechanism, keys=MANY, pairs_per_user=1)
     admin, token = caller.admin, caller.create(campaign)["device_token"]
     reports = make_reports(campaign, 400)
@@ -57,22 +55,6 @@ def test_a_commit_decodes_nothing_and_the_tally_is_the_same(tmp_path, monkeypatc
     assert (recount["agrees"], recount["tally_reports"]) == (True, 400)
     release = caller("GET", f"/v1/campaigns/{campaign.id}/release", token=admin).body.decode()
     assert release == campaign.estimate(campaign.tally(reports)).to_json()
-    caller.close()
-
-
-def test_the_shared_store_decodes_and_reads_both(database):
-    campaign = make_question("bucket", keys=MANY, pairs_per_user=1)
-    caller, reports = Caller(database.fresh()), make_reports(campaign, 60)
-    caller.send(campaign, reports[:40], token=caller.create(campaign)["device_token"])
-    told = np.bincount([campaign.build().layout.decode(report[35:]) for report in reports[40:]])
-    size = campaign.build().layout.size
-    told = np.pad(told, (0, size - told.size))
-    with caller.collector.store.write() as tx:
-        assert UNDECODED not in unpack(tx.tally(1, 1).cells, question="q", n_reports=40).cells
-        question = campaign.first_round().question
-        more = Tally.of(question=question, n_reports=20, told=told)
-        assert tx.add_block(1, 1, len(reports[0]), b"".join(reports[40:]), more) == 60
-    assert caller.collector.readout.tally(campaign.id, 1) == campaign.tally(reports)
     caller.close()
 
 

@@ -189,6 +189,13 @@ def test_large_uploads_leave_the_small_half_of_the_time():
         assert (small, sum(one.work for one in group)) <= (4 << 17, (8 << 17) + PIECE)
 
 
+def test_a_group_of_small_and_large_has_no_more_than_its_bound():
+    queue = FairQueue()
+    put_all(queue, "10.0.0.1", [1 << 17] * 6)
+    put_all(queue, "10.0.0.2", [1 << 20] * 6)
+    assert len(queue.take(most=6, work=16 << 20)) == 6
+
+
 def test_a_large_upload_is_answered_as_a_whole(caller):
     campaign = make_question()
     token = caller.create(campaign)["device_token"]

@@ -28,12 +28,12 @@ DUPLICATE = "duplicate"
 
 @dataclass(frozen=True, slots=True)
 class Grown:
-    """A round that has more reports now; `n_reports` is how many in all."""
+    """A round that has more reports now; `is_full` where it is closed by count, and has as many."""
 
     campaign: str
     round: int
     accepted: int
-    n_reports: int
+    is_full: bool
 
 
 def commit_group(store: Store, book: Book, uploads: Sequence[Upload], now: float) -> list[Grown]:
@@ -117,14 +117,14 @@ def _count(
     rows: Bytes = np.frombuffer(joined, dtype=np.uint8).reshape(-1, length)
     ids = ids_in(joined, length)
     # Most groups hold nothing but new answers: they are counted while they are judged.
-    delta, refused = judge(round, _block(rows), decoded=not tx.keeps_told)
+    delta, refused = judge(round, _block(rows), decoded=False)
     if secret is not None:
         foreign = (row for row, name in enumerate(ids) if not is_issued(secret, name))
         refused = {**dict.fromkeys(foreign, NOT_ISSUED), **refused}
     sound = ids if not refused else [name for row, name in enumerate(ids) if row not in refused]
     sound = list(dict.fromkeys(sound))
-    limit = known.terms.close_at_count
-    beyond = set() if limit is None else _beyond(tx, known.no, round.number, sound, limit)
+    room = _room(tx, known, round.number)
+    beyond = set() if room is None else _beyond(tx, known.no, sound, room)
     fresh = tx.claim_ids(known.no, round.number, [name for name in sound if name not in beyond])
     if len(fresh) == len(ids):
         kept = rows
@@ -145,17 +145,23 @@ def _count(
                     why = refused.get(row) or (ROUND_CLOSED if ids[row] in beyond else DUPLICATE)
                     upload.mark((place,), DUPLICATE if ids[row] in counted else why)
                 row += 1
-        delta, _ = judge(round, _block(kept), decoded=not tx.keeps_told)
+        delta, _ = judge(round, _block(kept), decoded=False)
+    is_full = room is not None and len(kept) >= room
     if not len(kept):
         # Whoever filled the round may not have come to closing it.
-        return [Grown(known.id, round.number, 0, limit)] if limit is not None and beyond else []
-    n_reports = tx.add_block(known.no, round.number, length, joined, delta)
-    return [Grown(known.id, round.number, len(kept), n_reports)]
+        return [Grown(known.id, round.number, 0, is_full)] if is_full and beyond else []
+    tx.add_block(known.no, round.number, length, joined, delta)
+    return [Grown(known.id, round.number, len(kept), is_full)]
 
 
-def _beyond(tx: Writing, campaign: int, round: int, ids: list[bytes], limit: int) -> set[bytes]:
-    """Those of the ids that are new and do not fit into a round of so many."""
-    room = limit - tx.lock_count(campaign, round)
+def _room(tx: Writing, known: Known, round: int) -> int | None:
+    """How many more reports a round takes; None where it is not closed by count."""
+    limit = known.terms.close_at_count
+    return None if limit is None else limit - tx.lock_count(known.no, round)
+
+
+def _beyond(tx: Writing, campaign: int, ids: list[bytes], room: int) -> set[bytes]:
+    """Those of the ids that are new and do not fit into a round that takes so many more."""
     if len(ids) <= room:
         return set()
     old = tx.known_ids(campaign, ids)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -38,6 +38,15 @@ _LARGEST = 1 << 16
 _LARGEST_HEAD = 1 << 14
 
 
+class _Admitted(NamedTuple):
+    """An upload that was taken, by its header: the next one of a connection most often has the same."""
+
+    url: bytes
+    headers: list[tuple[bytes, bytes]]
+    origin: str
+    announced: Announced
+
+
 class Direct(HttpToolsProtocol):
     """A connection; subclasses name the `intake` that uploads go to, and what all connections share."""
 
@@ -46,6 +55,8 @@ class Direct(HttpToolsProtocol):
     bystanders: Bystanders
     # A request's cycle, uvicorn's or ours.
     cycle: Any
+    _last: _Admitted | None = None
+    _address: str
 
     def on_headers_complete(self) -> None:
         """Take an upload here, or let an ASGI task be started for the request."""
@@ -54,11 +65,20 @@ class Direct(HttpToolsProtocol):
         if self.parser.get_method() == b"POST" and not self.others.may_upload(self):
             self.scope["extensions"] = {FULL: {}}
         elif self.parser.get_method() == b"POST" and self._is_usual():
-            announced = self.intake.admit_now(self.url, self.headers, origin, most=_LARGEST)
+            announced = self._announced(origin)
             if announced is not None:
                 self.cycle = Pending(self, announced)
                 return
         super().on_headers_complete()
+
+    def _announced(self, origin: str) -> Announced | None:
+        """The upload that a header announces; one that says what the last one said is not read again."""
+        last = self._last
+        if last is not None and (self.url, self.headers, origin) == last[:3]:
+            return last.announced if self.intake.admits_again(last.announced) else None
+        announced = self.intake.admit_now(self.url, self.headers, origin, most=_LARGEST)
+        self._last = None if announced is None else _Admitted(self.url, self.headers, origin, announced)
+        return announced
 
     def _find_origin(self) -> str:
         """For whom a server in front speaks, by the address that it added last."""

@@ -126,7 +126,7 @@ class FairQueue:
             self._small_at, self._small_work = time.monotonic(), sum(upload.work for upload in group)
         if self.are_small_expected:
             work = min(work, max(PIECE, self._small_work))
-        return group + self._large.take(most, work)
+        return group + self._large.take(most - len(group), work)
 
     @property
     def are_small_expected(self) -> bool:

@@ -54,6 +54,8 @@ class Announced(NamedTuple):
     known: Known
     credential: Credential | None
     sender: Sender
+    token: str = ""
+    """What the credential was found by."""
 
 
 class Intake:
@@ -124,9 +126,10 @@ class Intake:
         size = said.get(b"content-length", b"")
         if known is None or b"content-encoding" in said or not size.isdigit() or not 0 < int(size) <= most:
             return None
-        credential = None
+        credential, token = None, ""
         if b"authorization" in said:
-            credential = self._collector.access.cached(bearer(said[b"authorization"]))
+            token = bearer(said[b"authorization"])
+            credential = self._collector.access.cached(token)
             if credential is None:
                 return None
         try:
@@ -135,11 +138,29 @@ class Intake:
         except Problem:
             return None
         self._reserve(credential)
-        return Announced(known, credential, Sender(address, None if credential is None else credential.id))
+        sender = Sender(address, None if credential is None else credential.id)
+        return Announced(known, credential, sender, token)
+
+    def admits_again(self, announced: Announced) -> bool:
+        """Whether an upload with the header of one that was admitted is admitted too."""
+        known, credential, _, token = announced
+        if self._collector.book.find(known.id) is not known:
+            return False
+        if credential is not None and self._collector.access.cached(token) is not credential:
+            return False
+        try:
+            if credential is not None:
+                self._check(credential, known)
+            self._check_time(known)
+            self._check_room()
+        except Problem:
+            return False
+        self._reserve(credential)
+        return True
 
     def put(self, body: bytes, announced: Announced, done: Any) -> None:
         """Queue the upload in a body; `done.set_result(upload)` tells when it is written."""
-        known, credential, sender = announced
+        known, credential, sender, _ = announced
         upload = read_upload(body, FRAMED, **self._named(known, credential))
         self._charge(credential, upload)
         self._writer.put(sender, upload, done)
@@ -255,18 +276,24 @@ class Intake:
             self._check(credential, known)
         elif known.terms.uploads != "open":
             raise Problem("no-token")
-        if self._collector.clock.latest() >= known.ends:
-            if self._collector.clock.earliest() >= known.ends:
-                raise Problem("campaign-expired")
-            raise Problem("clock-in-doubt", retry_after=_DOUBT)
+        self._check_time(known)
         kind = headers.get(b"content-type", _FRAMED)
         if kind != _FRAMED:
             kind = kind.partition(b";")[0].strip().lower()
             if kind not in (_FRAMED, _JSON):
                 raise Problem("unsupported-type", f"expected {FRAMED} or {JSON}")
+        self._check_room()
+        return FRAMED if kind == _FRAMED else JSON
+
+    def _check_time(self, known: Known) -> None:
+        if self._collector.clock.latest() >= known.ends:
+            if self._collector.clock.earliest() >= known.ends:
+                raise Problem("campaign-expired")
+            raise Problem("clock-in-doubt", retry_after=_DOUBT)
+
+    def _check_room(self) -> None:
         if self._writer.is_full:
             raise self.no_room()
-        return FRAMED if kind == _FRAMED else JSON
 
     async def _work(self, call: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call, *args)

@@ -169,7 +169,7 @@ class Running:
         """Stop the intake of a round that has the reports it was waiting for; whether it had them."""
         known = self._core.book.find(growth.campaign)
         limit = None if known is None else known.terms.close_at_count
-        if known is None or limit is None or growth.n_reports < limit:
+        if known is None or limit is None or not growth.is_full:
             return False
         self.stop_intake(NOBODY, known, growth.round, why="by count")
         return True

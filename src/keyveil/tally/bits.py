@@ -13,6 +13,8 @@ counts using AVX2 instructions, The Computer Journal 2018.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,13 +35,12 @@ def count_bits(layout: Trits | Row, payloads: Payloads) -> tuple[Ints, Mask]:
     >>> counts[:6].tolist(), bad.tolist()
     ([2, 0, 0, 1, 0, 0], [False, False, True])
     """
-    doubled, spare = _masks(layout)
     if not is_compiled(len(payloads) * payloads.n_bytes):
-        return _with_numpy(payloads, doubled, spare)
+        return _with_numpy(payloads, *_masks(layout))
     from keyveil.tally import loops
 
     width = -(-payloads.n_bytes // _VECTOR) * _VECTOR
-    words = [np.pad(mask, (0, width - mask.size)).view(np.uint64) for mask in (doubled, spare)]
+    words = _words(layout, width)
     counts, bad = np.zeros(8 * width, dtype=np.int64), np.zeros(len(payloads), dtype=np.bool_)
     # The step that reads the last answers would read on behind the buffer: they go by themselves.
     cut = int(np.searchsorted(payloads.starts, payloads.data.size - width, side="right"))
@@ -71,6 +72,14 @@ def _masks(layout: Trits | Row) -> tuple[Bytes, Bytes]:
     if used % 8:
         spare[-1] = 0xFF << (used % 8) & 0xFF
     return np.full(layout.n_bytes, 0x55 if trits else 0, dtype=np.uint8), spare
+
+
+# A collector asks for the same few again with every group.
+@lru_cache(maxsize=64)
+def _words(layout: Trits | Row, width: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """The masks, as wide as the steps that read a row, in words."""
+    doubled, spare = (np.pad(mask, (0, width - mask.size)).view(np.uint64) for mask in _masks(layout))
+    return doubled, spare
 
 
 def _with_numpy(payloads: Payloads, doubled: Bytes, spare: Bytes) -> tuple[Ints, Mask]:

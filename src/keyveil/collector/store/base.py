@@ -7,9 +7,9 @@
 A report is kept twice: its id, to be known again, and its bytes, inside a block: the reports to one
 round that one transaction accepted, joined. Tallies change in the transaction that stores the block.
 Locks are always taken in one order, so two collectors cannot wait for each other: rounds, by campaign; then
-campaign by campaign its ids, by slice and bytes, and its tally. Of a campaign whose rounds are closed by
-count the tally comes before the ids: whoever claims them must know for how many there is room. A flush waits
-for nobody.
+campaign by campaign its ids, by slice and bytes. Of a campaign whose rounds are closed by count the tally
+comes before the ids: whoever claims them must know for how many there is room. A flush of ids waits for
+nobody, one of tallies holds nothing else.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from keyveil.collector.store.runs import IdHash, Ids
 
 # What `migrations` brings every older store to.
-SCHEMA = 4
+SCHEMA = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,9 +181,6 @@ class Reading(Protocol):
 class Writing(Reading, Protocol):
     """What can be changed, all or nothing."""
 
-    keeps_told: bool
-    """Whether tallies may hold hashed answers as they were told."""
-
     def be_alone(self) -> None:
         """Wait until no other transaction that asked for this is under way: for what is done once."""
 
@@ -220,8 +217,8 @@ class Writing(Reading, Protocol):
     def known_ids(self, campaign: int, ids: list[bytes]) -> set[bytes]:
         """Those of the ids that are known."""
 
-    def add_block(self, campaign: int, round: int, length: int, reports: bytes, counted: Tally) -> int:
-        """Keep reports and add what they say to the round's tally; how many it counts now."""
+    def add_block(self, campaign: int, round: int, length: int, reports: bytes, counted: Tally) -> None:
+        """Keep reports and add what they say to the round's tally."""
 
     def probe(self) -> None:
         """Write a little that means nothing: a disk that is full or read-only shows at the commit."""
@@ -267,7 +264,7 @@ class Store(Protocol):
         """As `write`, for uploads: all there is to do is claim ids and add blocks."""
 
     def after_group(self) -> None:
-        """What is left to do once a group is answered: move ids to where they stay."""
+        """What is left to do once a group is answered: move ids and sums to where they stay."""
 
     def backup(self, path: Path, *, is_cancelled: Callable[[], bool] = lambda: False) -> None:
         """A copy of one moment, while others write; a StoreError soon after it `is_cancelled`."""

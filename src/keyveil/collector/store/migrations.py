@@ -7,6 +7,7 @@
         could not be brought over say why
     4   the tree `ids` is cut into `runs` and `run_pages`, found by a hash with a key of the store's own; the
         shared store has `recent_ids` for those that are not in runs yet
+    5   the shared store has `recent_tallies`, what groups add to tallies; the embedded one is as it was
 
 A store of schema 2 says "1" of itself too: its tables tell. All steps run in the transaction that writes
 the new number, so a store is of one schema or of another, whenever the process dies. What a step does
@@ -189,6 +190,10 @@ def _embedded_3_to_4(tx: SqlTransaction) -> None:
     _cut_into_runs(tx)
 
 
+def _embedded_4_to_5(_: SqlTransaction) -> None:
+    """The number alone is new: both stores count the same schemas."""
+
+
 # --- the shared store ---
 
 
@@ -216,5 +221,24 @@ def _shared_3_to_4(tx: SqlTransaction) -> None:
     _cut_into_runs(tx)
 
 
-EMBEDDED: Mapping[int, Step] = {1: _embedded_1_to_2, 2: _embedded_2_to_3, 3: _embedded_3_to_4}
-SHARED: Mapping[int, Step] = {1: _shared_1_to_2, 2: _shared_2_to_3, 3: _shared_3_to_4}
+def _shared_4_to_5(tx: SqlTransaction) -> None:
+    tx._run(
+        """create table recent_tallies (no bigint generated always as identity primary key,
+        campaign bigint not null, round bigint not null, n_reports bigint not null, cells bytea not null)"""
+    )
+    tx._run("create index recent_tallies_by_round on recent_tallies (campaign, round)")
+    tx._run("alter table recent_tallies alter column cells set storage external")
+
+
+EMBEDDED: Mapping[int, Step] = {
+    1: _embedded_1_to_2,
+    2: _embedded_2_to_3,
+    3: _embedded_3_to_4,
+    4: _embedded_4_to_5,
+}
+SHARED: Mapping[int, Step] = {
+    1: _shared_1_to_2,
+    2: _shared_2_to_3,
+    3: _shared_3_to_4,
+    4: _shared_4_to_5,
+}

@@ -1,9 +1,11 @@
 """The shared store: one PostgreSQL, as many collectors as are needed.
 
 Every thread has a connection. An upload's transaction holds its round's row shared, so that a round is
-closed only between uploads, and the tally's row alone, last and briefly. Ids go in as one array, sorted;
-reports as one block. A connection that breaks is replaced at the next use; whether its last commit
-happened is not known, and need not be: reports are sent again, and known by their ids.
+closed only between uploads. Ids go in as one array, sorted; reports as one block; what they add to the tally
+as a row of `recent_tallies`, so that groups need not wait for each other, nor write a sum anew that may be
+large. The sum of a round is its row of `tallies` and those rows together; every so often, and when the round
+is closed, one transaction makes them one. A connection that breaks is replaced at the next use; whether its
+last commit happened is not known, and need not be: reports are sent again, and known by their ids.
 
 The last ids are rows of `recent_ids`, the others are in runs (`runs`). An id is claimed first and looked for
 in the runs afterwards: it is inserted into `recent_ids`, and if that succeeds, a statement of its own, with a
@@ -22,6 +24,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import reduce
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,7 +32,7 @@ import psycopg
 
 from keyveil.collector.problems import Problem
 from keyveil.collector.store.base import SCHEMA, RoundRow, TallyRow
-from keyveil.collector.store.cells import add, unpack
+from keyveil.collector.store.cells import add, pack, unpack
 from keyveil.collector.store.migrations import SHARED, Migration, find_migration, migrate, refuse_to_change
 from keyveil.collector.store.run_tables import (
     RUN_TABLES,
@@ -60,6 +63,10 @@ _OWN_TABLES = (
     # Noise does not compress.
     "alter table blocks alter column reports set storage external",
     "alter table tallies alter column cells set storage external",
+    """create table recent_tallies (no {serial}, campaign {number} not null, round {number} not null,
+    n_reports {number} not null, cells {blob} not null)""",
+    "create index recent_tallies_by_round on recent_tallies (campaign, round)",
+    "alter table recent_tallies alter column cells set storage external",
     """create function acts_stay() returns trigger language plpgsql as
     $$ begin raise exception 'acts are never changed'; end $$""",
     "create trigger acts_stay before update or delete on acts for each row execute function acts_stay()",
@@ -74,6 +81,8 @@ _LONGEST_IDLE, _LONGEST_WAIT = 10, 20
 # Ids of a campaign that a collector takes between two flushes of a slice, and the fewest that are worth a
 # run: with 64 slices about 2^17 ids are in the tree, and a run has 4,096.
 _STEP_IDS, _FEWEST_IDS = 4096, 2048
+# Groups of a round that a collector writes between two flushes of its tally: so many rows are read with it.
+_STEP_GROUPS = 64
 _DAMAGED = (psycopg.errors.DataCorrupted, psycopg.errors.IndexCorrupted)
 
 
@@ -116,15 +125,13 @@ class _Tables(SqlTransaction):
 class PostgresTransaction(_Tables):
     """A transaction on this thread's connection."""
 
-    # The tally's row is written anew by every group: 2^18 counts take longer than decoding a few thousand
-    # reports (1,000 keys and 64, 1,024, 4,096 reports: 8.5, 16, 36 ms a commit instead of 2.3, 12, 39).
-    keeps_told = False
-
     def __init__(self, connection: psycopg.Connection[Any], memory: _Memory) -> None:
         super().__init__(connection)
         self._memory = memory
         self.claimed: Counter[int] = Counter()
         """How many ids of each campaign were claimed."""
+        self.grown: Counter[tuple[int, int]] = Counter()
+        """How many blocks were added to each round's tally."""
 
     def lock_open_rounds(self, campaigns: Sequence[int]) -> dict[int, RoundRow]:
         """The open round of each campaign; it stays open until the transaction ends."""
@@ -136,19 +143,45 @@ class PostgresTransaction(_Tables):
         rows = self._rounds_where("campaign = ? and number = ? for update", (campaign, number))
         return next(iter(rows), None)
 
-    def add_block(self, campaign: int, round: int, length: int, reports: bytes, counted: Tally) -> int:
-        """Keep reports and add what they say to the round's tally; how many it counts now."""
-        self._keep(campaign, round, length, reports)
-        before = self._lock_tally(campaign, round)
-        if before is not None:
-            counted = add(
-                unpack(before.cells, question=counted.question, n_reports=before.n_reports), counted
-            )
-        self._set_tally(campaign, round, counted)
-        return counted.n_reports
+    def close_round(self, campaign: int, number: int, *, why: str, now: float) -> None:
+        """Take no more reports to a round."""
+        super().close_round(campaign, number, why=why, now=now)
+        self.flush_tally(campaign, number)
 
-    def _lock_tally(self, campaign: int, round: int) -> TallyRow | None:
-        """The tally, to be changed; the first to ask makes an empty row, so that there is one to lock."""
+    def tally(self, campaign: int, round: int) -> TallyRow | None:
+        """The sum of a round's reports, if there are any."""
+        # One statement, one view: what a flush moves meanwhile is in one of the tables.
+        rows = self._all(
+            "select n_reports, cells from tallies where campaign = ? and round = ? union all "
+            "select n_reports, cells from recent_tallies where campaign = ? and round = ?",
+            (campaign, round) * 2,
+        )
+        if len(rows) <= 1:
+            return tally_row(rows)
+        total = _total(round, rows)
+        return TallyRow(n_reports=total.n_reports, cells=pack(total))
+
+    def add_block(self, campaign: int, round: int, length: int, reports: bytes, counted: Tally) -> None:
+        """Keep reports and add what they say to the round's tally."""
+        self._keep(campaign, round, length, reports)
+        self._run(
+            "insert into recent_tallies (campaign, round, n_reports, cells) values (?, ?, ?, ?)",
+            (campaign, round, counted.n_reports, pack(counted)),
+        )
+        self.grown[campaign, round] += 1
+
+    def flush_tally(self, campaign: int, round: int) -> None:
+        """Bring a round's tally up to date with what groups have added."""
+        before = self._lock_tally(campaign, round)
+        added = self._all(
+            "delete from recent_tallies where campaign = ? and round = ? returning n_reports, cells",
+            (campaign, round),
+        )
+        if added:
+            self._set_tally(campaign, round, _total(round, before + added))
+
+    def _lock_tally(self, campaign: int, round: int) -> list[tuple[int, bytes]]:
+        """The tally's row, to be changed, if it has counted any; the first to ask makes one to lock."""
         statement = "select n_reports, cells from tallies where campaign = ? and round = ? for update"
         rows = self._all(statement, (campaign, round))
         if not rows:
@@ -158,8 +191,7 @@ class PostgresTransaction(_Tables):
                 (campaign, round),
             )
             rows = self._all(statement, (campaign, round))
-        found = tally_row(rows)
-        return found if found is not None and found.cells else None
+        return [(n_reports, cells) for n_reports, cells in rows if cells]
 
     def id_hash(self) -> IdHash:
         """What the ids of this store are hashed with."""
@@ -180,7 +212,11 @@ class PostgresTransaction(_Tables):
     def lock_count(self, campaign: int, round: int) -> int:
         """How many reports a round has; nobody else adds to it until the transaction ends."""
         held = self._lock_tally(campaign, round)
-        return 0 if held is None else held.n_reports
+        ((recent,),) = self._all(
+            "select coalesce(sum(n_reports), 0)::bigint from recent_tallies where campaign = ? and round = ?",
+            (campaign, round),
+        )
+        return sum(n_reports for n_reports, _ in held) + int(recent)
 
     def claim_ids(self, campaign: int, round: int, ids: list[bytes]) -> set[bytes]:
         """Those of the ids, all different, that were not known; they are now."""
@@ -310,6 +346,8 @@ class PostgresStore:
         # Ids claimed since the last flush of each campaign, and the slice of which that was.
         self._claimed: Counter[int] = Counter()
         self._turns: dict[int, int] = {}
+        # Blocks added since the last flush of each round's tally.
+        self._grown: Counter[tuple[int, int]] = Counter()
         self._counting = threading.Lock()
         try:
             self._memory = _Memory(self._prepare(announce))
@@ -325,11 +363,17 @@ class PostgresStore:
             yield tx
         with self._counting:
             self._claimed += tx.claimed
+            self._grown += tx.grown
 
     gather = write
 
     def after_group(self) -> None:
-        """Flush a slice of a campaign for every slice's worth of ids that it has had."""
+        """Flush a slice of a campaign for every slice's worth of ids that it has had, and tallies."""
+        for place in [place for place, count in self._grown.items() if count >= _STEP_GROUPS]:
+            with self._counting:
+                self._grown[place] = 0
+            with self.write() as tx:
+                tx.flush_tally(*place)
         with self._counting:
             due = {campaign: count // _STEP_IDS for campaign, count in self._claimed.items()}
             for campaign, turns in due.items():
@@ -424,6 +468,13 @@ class PostgresStore:
                 migrate(tx, migration, SHARED)
                 self.migrated = migration
             return id_hash(tx)
+
+
+def _total(round: int, rows: Iterable[tuple[int, bytes]]) -> Tally:
+    """The sum of packed tallies of one round; one that has counted nothing may be of no bytes."""
+    name = f"round {round}"
+    tallies = (unpack(bytes(cells), question=name, n_reports=count) for count, cells in rows if cells)
+    return reduce(add, tallies)
 
 
 @contextmanager

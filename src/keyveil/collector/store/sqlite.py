@@ -111,9 +111,6 @@ class _Tables(SqlTransaction):
 class SqliteTransaction(_Tables):
     """A transaction on the only connection that writes, or on a reader's own; `pending` is what it adds."""
 
-    # What a group adds is written by itself, and the sum stays in memory.
-    keeps_told = True
-
     def __init__(self, connection: sqlite3.Connection, memory: _Memory, sums: Mapping[Place, Tally]) -> None:
         super().__init__(connection)
         self._memory, self._sums = memory, sums
@@ -195,8 +192,8 @@ class SqliteTransaction(_Tables):
             self.runs[campaign] = self._memory.runs.get(campaign) or load_runs(self, campaign)
         return self.runs[campaign]
 
-    def add_block(self, campaign: int, round: int, length: int, reports: bytes, counted: Tally) -> int:
-        """Keep reports and add what they say to the round's tally; how many it counts now."""
+    def add_block(self, campaign: int, round: int, length: int, reports: bytes, counted: Tally) -> None:
+        """Keep reports and add what they say to the round's tally."""
         self._check(campaign)
         self._keep(campaign, round, length, reports)
         ((block,),) = self._all("select last_insert_rowid()")
@@ -208,16 +205,14 @@ class SqliteTransaction(_Tables):
             "insert into memtable_tallies values (?, ?, ?, ?, ?, ?)",
             (block, campaign, round, counted.question, counted.n_reports, pack(counted)),
         )
-        return self.add_tally((campaign, round), counted).n_reports
+        self.add_tally((campaign, round), counted)
 
-    def add_tally(self, place: Place, counted: Tally) -> Tally:
+    def add_tally(self, place: Place, counted: Tally) -> None:
         """The round's tally with some more counted, in memory."""
         before = self.pending.sums.get(place) or self._sums.get(place)
         if before is None and (row := super().tally(*place)) is not None:
             before = unpack(row.cells, question=counted.question, n_reports=row.n_reports)
-        after = counted if before is None else add(before, counted)
-        self.pending.sums[place] = after
-        return after
+        self.pending.sums[place] = counted if before is None else add(before, counted)
 
     def drop_ids(self, campaign: int, round: int) -> None:
         """Forget the ids of a closed round's reports."""
