@@ -149,14 +149,14 @@ def crowds() -> Mapping[str, Crowd]:
     mixed = np.where(rng.random(6000) < 0.25, 14.0, 2.0)
     tailed = np.minimum(1 + 1.5 * rng.pareto(1.3, 60_000), 28)
     return {
-        "one pair": Crowd(synthetic(users=6000, keys=100, seed=1), 1, 1, 10),
-        "hardly any pair": Crowd(held(np.full((6000, 20), 0.002), 2), 1, 1, 10),
-        "few pairs": Crowd(of_sizes(220, np.full(6000, 3.5), seed=3), 4, 2, 10),
-        "dense": Crowd(held(np.tile(np.linspace(0.3, 1, 9), (5000, 1)), 4), 8, 4, 10),
-        "unlike the model": Crowd(of_sizes(100, mixed, seed=5, alike=20), 5, 3, 10),
-        "long": Crowd(of_sizes(220, long, seed=6), 14, 5, 6),
-        "many people": Crowd(of_sizes(40, tailed, seed=7, everybody=True), 8, 4, 6),
-        "buried": Crowd(of_sizes(3200, np.full(1500, 5.0), seed=8), 5, 0.3, 3, rounds=2),
+        "one pair": Crowd(synthetic(users=6000, keys=100, seed=1), 1, 1, 6),
+        "hardly any pair": Crowd(held(np.full((6000, 20), 0.002), 2), 1, 1, 6),
+        "few pairs": Crowd(of_sizes(220, np.full(6000, 3.5), seed=3), 4, 2, 6),
+        "dense": Crowd(held(np.tile(np.linspace(0.3, 1, 9), (5000, 1)), 4), 8, 4, 6),
+        "unlike the model": Crowd(of_sizes(100, mixed, seed=5, alike=20), 5, 3, 6),
+        "long": Crowd(of_sizes(220, long, seed=6), 14, 5, 4),
+        "many people": Crowd(of_sizes(40, tailed, seed=7, everybody=True), 8, 4, 4),
+        "buried": Crowd(of_sizes(3200, np.full(1500, 5.0), seed=8), 5, 0.3, 2, rounds=2),
     }
 
 

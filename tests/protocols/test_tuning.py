@@ -101,6 +101,12 @@ def frequency_of_interest(scene):
     return float(interest(protocol, protocol.crowd(SizeLaw.exactly(8), 600))[0])
 
 
+def mean_of_interest(scene):
+    """Popularity falls ever slower with rank, so the ends weigh less, and the mean is less, of more ranks."""
+    protocol = scene.auto()
+    return float(interest(protocol, protocol.crowd(SizeLaw.exactly(8), 600)).mean())
+
+
 def shortest_in_two_rounds(scene):
     protocols = (scene.auto(epsilon=Fraction(6), pairs_per_user=size) for size in range(2, 40))
     return first(protocols, lambda each: each.stages()[2].purpose == "discover").pairs_per_user
@@ -347,6 +353,7 @@ CONSEQUENCES = {
     "few_classes": Consequence(declared_with_response, 7, UP),
     "fewest_holders": Consequence(holders_at_least, 0.05, UP),
     "top_head": Consequence(frequency_of_interest, 0.22848751, DOWN),
+    "top_points": Consequence(mean_of_interest, 0.11790684, DOWN),
     "long": Consequence(shortest_in_two_rounds, 6, UP),
     "few_tops": Consequence(fewest_keys_in_two_rounds, 200, UP),
     "likely": Consequence(lambda s: candidates(s, 2.0 ** -np.arange(40), top=1), 9, DOWN),
