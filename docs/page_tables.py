@@ -217,6 +217,46 @@ def long_records() -> str:
     )
 
 
+def tuning() -> str:
+    """What every tuned number of `auto` changes, halved and doubled, where it changes most for its noise."""
+    rows: dict[tuple[str, str], dict[str, list[dict[str, str]]]] = {}
+    for row in rows_of("tuning.csv"):
+        halves = rows.setdefault((row["number"], row["is"]), {"halved": [], "doubled": []})
+        halves[row["tried"]].append(row)
+    head = ("number", "is", *(f"{tried}: {what}" for tried in ("halved", "doubled") for what in _TUNED))
+    return table(
+        head,
+        (
+            (
+                f"`{number}`",
+                value,
+                *(_clearest(halves[tried], *figures) for tried in halves for figures in _TUNED.values()),
+            )
+            for (number, value), halves in rows.items()
+        ),
+    )
+
+
+# What a row says of errors, as a multiple of what they were, and of intervals, in percentage points more.
+_TUNED: Mapping[str, tuple[str, float]] = MappingProxyType(
+    {"frequencies": ("frequency_top", 1.0), "means": ("mean", 1.0), "covered": ("frequency_covered", 0.0)}
+)
+
+
+def _clearest(rows: list[dict[str, str]], figure: str, same: float) -> str:
+    """The change that stands out most from its standard error, and whose it is."""
+
+    def clear(row: dict[str, str]) -> float:
+        off, error = abs(float(row[figure]) - same), float(row[f"{figure}_se"])
+        return off / error if error else 0.0
+
+    row = max(rows, key=clear)
+    if not clear(row):
+        return "same"
+    sign = "+" if same == 0 else ""
+    return f"{float(row[figure]):{sign}.3g} ± {float(row[f'{figure}_se']):.1g}, {row['people']}"
+
+
 def hostile() -> str:
     """How far hostile devices move a key, for every method of one round; where ids are given out as well."""
     rows = []
@@ -359,6 +399,7 @@ TABLES: Mapping[str, Callable[..., str]] = MappingProxyType(
         "methods": methods,
         "coverage": coverage,
         "long-records": long_records,
+        "tuning": tuning,
         "hostile": hostile,
         "attacks": attacks,
         "error-catalogue": error_catalogue,

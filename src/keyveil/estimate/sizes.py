@@ -42,7 +42,7 @@ class SizeModel:
     every: int = 6
     """Sizes up to this one are classes of their own: what truncation takes depends most on small ones."""
     wider: float = 0.35
-    """Above it each class begins this much later than the one before: l changes what it keeps by no more."""
+    """Above it each class begins this much later: what a cut keeps of its sizes differs by no more."""
     beyond: float = 0.5
     """How much further than its start the last class, which is open, is taken to reach."""
     mean_error: float = 2.0

@@ -11,9 +11,6 @@ from keyveil.estimate.sizes import SizeLaw
 from keyveil.plan import Choice, Crowd, best
 from keyveil.protocols.auto.settings import Settings
 
-# Errors are smooth in a key's rank: with three or thirteen points the same is chosen.
-POINTS = 7
-
 
 def choose(settings: Settings, law: SizeLaw, n_keys: int, share: Fraction) -> Choice:
     """What suits these sizes and so many keys, if this share of the users answers."""
@@ -31,4 +28,6 @@ def choose(settings: Settings, law: SizeLaw, n_keys: int, share: Fraction) -> Ch
 def interest(settings: Settings, crowd: Crowd) -> NDArray[np.float64]:
     """The frequencies whose errors count: the top without its head, whose popularity is a guess."""
     top = min(settings.top, crowd.n_keys)
-    return crowd.at_ranks(np.linspace(max(1.0, top * settings.tuning.top_head), top, POINTS))
+    return crowd.at_ranks(
+        np.linspace(max(1.0, top * settings.tuning.top_head), top, settings.tuning.top_points)
+    )

@@ -84,9 +84,10 @@ def ask_overlap(settings: Settings, before: Round, keys: tuple[int, ...]) -> Rou
     return settings.round(before.campaign, before.number + 1, "overlap", mechanism, group, keys)
 
 
-def read_overlap(settings: Settings, answers: Answers, law: SizeLaw) -> Candidates:
+def read_overlap(settings: Settings, answers: Answers) -> Candidates:
     """The candidates, and how many users hold; as many as of all keys, where nobody told."""
     opened, heard = answers.opened("overlap"), answers.heard("overlap")
     if opened.round.keys is None:
         raise opened.unreadable()
-    return Candidates(opened.round.keys, law if heard is None else sizes.read(heard, settings.tuning))
+    law = sizes.law(settings, answers) if heard is None else sizes.read(heard, settings.tuning)
+    return Candidates(opened.round.keys, law)

@@ -41,9 +41,9 @@ class Found(NamedTuple):
     notes: tuple[str, ...]
 
 
-def outcome(settings: Settings, answers: Answers, law: SizeLaw) -> Outcome:
-    """What is published of users with these sizes, and the unbiased numbers behind it."""
-    anchor = values.anchor(settings, answers)
+def outcome(settings: Settings, answers: Answers) -> Outcome:
+    """What is published, and the unbiased numbers behind it."""
+    law, anchor = sizes.law(settings, answers), values.anchor(settings, answers)
     find = _in_two_rounds if answers.were_asked("discover") else _in_one_round
     found = find(settings, answers, law, anchor or NO_ANCHOR)
     raw, said = found.raw, found.notes
@@ -84,7 +84,7 @@ def _in_one_round(settings: Settings, answers: Answers, law: SizeLaw, anchor: An
 def _in_two_rounds(settings: Settings, answers: Answers, law: SizeLaw, anchor: Anchor) -> Found:
     """Candidates by `discover` and `measure` together, the rest by `discover`."""
     first = discover.read(settings, answers.required("discover"), law)
-    candidates = discover.read_overlap(settings, answers, law)
+    candidates = discover.read_overlap(settings, answers)
     main = check.apply(settings, answers, measure.read(answers.required("measure"), candidates.law))
     shrunk = shrink(
         main.seen,

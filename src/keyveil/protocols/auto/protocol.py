@@ -33,25 +33,30 @@ class Auto(Settings):
         """What follows from the rounds so far: read as they were opened, whatever would be opened today."""
         check_history(self, history)
         answers, before = Answers(history), history[-1][0]
-        law = sizes.law(self, answers)
         match before.purpose:
-            case "sizes" if values.are_needed(self, law):
-                return values.ask(self, before.campaign, 2)
-            case "sizes" | "values":
-                return self._main(before, law)
+            case "sizes":
+                return self._after_sizes(before, sizes.law(self, answers))
+            case "values":
+                return self._main(before, sizes.law(self, answers))
             case "discover":
-                found = discover.read(self, answers.required("discover"), law)
+                found = discover.read(self, answers.required("discover"), sizes.law(self, answers))
                 return discover.ask_overlap(self, before, discover.candidates(self, found))
             case "overlap":
-                return measure.ask_again(self, before, discover.read_overlap(self, answers, law))
+                return measure.ask_again(self, before, discover.read_overlap(self, answers))
             case "collect" if check.is_due(self, before):
-                told = measure.read(answers.required("collect"), law)
+                told = measure.read(answers.required("collect"), sizes.law(self, answers))
                 return check.ask(self, told, values.anchor(self, answers))
             case "measure" if check.is_due(self, before):
-                candidates = discover.read_overlap(self, answers, law)
+                candidates = discover.read_overlap(self, answers)
                 told = measure.read(answers.required("measure"), candidates.law)
                 return check.ask(self, told, values.anchor(self, answers))
-        return outcome(self, answers, law)
+        return outcome(self, answers)
+
+    def _after_sizes(self, before: Round, law: SizeLaw) -> Round:
+        """Values, unless the keys will tell themselves where means lie."""
+        if values.are_needed(self, law):
+            return values.ask(self, before.campaign, 2)
+        return self._main(before, law)
 
     def _main(self, before: Round, law: SizeLaw) -> Round:
         """What most users are asked, after the small groups: one round, or the first of two."""

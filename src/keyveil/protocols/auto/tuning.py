@@ -49,12 +49,14 @@ class Tuning:
     """Not fewer than this share are believed to hold anything: noise may say 0, and means divide by it."""
     top_head: float = 0.25
     """A choice is made for the top without its first quarter, whose popularity is a guess."""
+    top_points: int = 7
+    """At so many ranks of it: errors are smooth in rank, three points or thirteen hardly choose otherwise."""
     long: int = 5
     """From this padding length on two rounds beat one: noise grows with l, and candidates need less."""
     few_tops: int = 10
     """With fewer keys than this many tops one round: the candidates would be most of them."""
     likely: float = 0.002
-    """Keys at least this likely to be in the top are candidates: of 500 such keys one is missed."""
+    """Keys likelier than this to be in the top are candidates: of 500 that are just not, one is missed."""
     fewest_tops: int = 2
     """There are at least this many tops of candidates, however sure the first round is."""
     most_candidates: int = 3000
