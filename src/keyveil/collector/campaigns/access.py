@@ -15,7 +15,7 @@ from keyveil.collector.problems import Problem
 from keyveil.collector.tokens import BELOW_OPERATOR, Credential, Role, digest, mint, recognise
 from keyveil.errors import StoreError
 
-# Device tokens remembered.
+# Device credentials in the cache.
 _DEVICES = 100_000
 
 
@@ -48,7 +48,7 @@ class Access:
             return None
 
     def cached(self, token: str) -> Credential | None:
-        """A device's credential that was met before; it is checked again where reports are written.
+        """A device's credential from the cache; that it is live is checked again where reports are written.
 
         Found by the token's digest, so that the time it takes says nothing about other tokens.
         """

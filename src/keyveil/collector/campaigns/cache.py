@@ -24,8 +24,8 @@ from keyveil.rounds import Round
 from keyveil.tally import Tally, count
 from keyveil.tally.count import UNDECODED, decode
 
-# Campaigns remembered at once; the rest are read again when they are asked for.
-_REMEMBERED = 256
+# Campaigns in the cache; beyond them it is emptied.
+_MOST_CACHED = 256
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class CampaignCache:
         self._lock = threading.Lock()
 
     def find(self, id: str) -> StoredCampaign | None:
-        """A campaign that was met before."""
+        """A campaign, if it is cached."""
         return self._known.get(id)
 
     def campaign(self, tx: Reading, id: str) -> StoredCampaign | None:
@@ -92,7 +92,7 @@ class CampaignCache:
         if (known := self._known.get(id)) is not None:
             return known
         row = tx.campaign(id)
-        return None if row is None else self._remember(row)
+        return None if row is None else self._add(row)
 
     def round(self, tx: Reading, known: StoredCampaign, number: int) -> Round:
         """A round that was opened."""
@@ -137,7 +137,7 @@ class CampaignCache:
         """Rounds and the sums of their reports."""
         return [(self.described(known, row), self.tally(tx, known, row.number)) for row in rows]
 
-    def _remember(self, row: CampaignRow) -> StoredCampaign:
+    def _add(self, row: CampaignRow) -> StoredCampaign:
         if row.quarantined is not None:
             raise StoreError(row.quarantined, damaged=True)
         try:
@@ -150,7 +150,7 @@ class CampaignCache:
                 f"campaign {row.id[:12]} is damaged: {type(error).__name__}", damaged=True
             ) from None
         with self._lock:
-            if len(self._known) >= _REMEMBERED:
+            if len(self._known) >= _MOST_CACHED:
                 self._known.clear()
                 self._rounds.clear()
                 self._decoded.clear()

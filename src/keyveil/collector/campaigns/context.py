@@ -1,4 +1,4 @@
-"""What every part of a collector works with: the store, what is known of it, the clock, the counts."""
+"""What every part of a collector works with: the store and its cache, the clock, log and metrics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ID = re.compile("[0-9a-f]{64}")
 
 
 class Context:
-    """A store and what is remembered of it."""
+    """A store with its cache, and what goes with it."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Context:
             lambda: self.clock.doubt,
         )
         self.damaged: dict[str, str] = {}
-        """Campaign ids (or tables), and what is wrong with them."""
+        """Campaign ids (or tables) that cannot be read, and why."""
 
     def now(self) -> float:
         """The time that is believed."""

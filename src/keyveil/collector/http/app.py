@@ -99,9 +99,9 @@ class Application:
         loop = asyncio.get_running_loop()
         self.writer.start(loop)
         settings = self.collector.settings
-        chores = asyncio.gather(
-            self._again_and_again(self.collector.running.tick, settings.tick),
-            self._again_and_again(self.collector.running.tidy, settings.tidy),
+        background = asyncio.gather(
+            self._repeat(self.collector.running.tick, settings.tick),
+            self._repeat(self.collector.running.tidy, settings.tidy),
         )
         self._executor.submit(warm_up)
         self._executor.submit(self._resume)
@@ -109,20 +109,20 @@ class Application:
         try:
             yield
         finally:
-            chores.cancel()
+            background.cancel()
             with suppress(asyncio.CancelledError):
-                await chores
+                await background
             await loop.run_in_executor(None, self.writer.stop)
             self.intake.close()
             self._executor.shutdown()
             self.collector.store.close()
             self.collector.log.event("stopped")
 
-    async def _again_and_again(self, chore: Callable[[], None], seconds: float) -> None:
+    async def _repeat(self, task: Callable[[], None], seconds: float) -> None:
         while True:
             await asyncio.sleep(seconds)
             try:
-                await self.work(chore)
+                await self.work(task)
             except Exception as error:
                 self.collector.log.event("fault", where="clock", kind=type(error).__name__)
 

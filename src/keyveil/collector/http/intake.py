@@ -359,7 +359,7 @@ class Intake:
 
 
 def without_frames(problem: Problem) -> Problem:
-    """A refusal without the frames in which it was raised: they hold the body, and the refusal itself."""
+    """A refusal without its traceback: the frames hold the body and the refusal, a reference cycle."""
     problem.__context__ = problem.__cause__ = None
     return problem.with_traceback(None)
 

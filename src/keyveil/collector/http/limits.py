@@ -10,8 +10,8 @@ from typing import Protocol
 from keyveil.collector.problems import Problem
 from keyveil.collector.tokens import Credential
 
-# Callers who are remembered at once; the longest silent are forgotten, and start afresh.
-_REMEMBERED = 4096
+# Callers that are tracked at once; the longest silent are evicted, and start afresh.
+_MOST_TRACKED = 4096
 
 
 class Budget:
@@ -93,7 +93,7 @@ class Rates:
             return
         left = self._left(credential, credential.rate)
         self._buckets.pop(credential.id, None)
-        if len(self._buckets) >= _REMEMBERED:
+        if len(self._buckets) >= _MOST_TRACKED:
             del self._buckets[next(iter(self._buckets))]
         self._buckets[credential.id] = (left - cost, self._clock())
 
@@ -127,7 +127,7 @@ class Bystanders:
         """One more that brought nothing."""
         count = self._count(address)
         self._counts.pop(address, None)
-        if len(self._counts) >= _REMEMBERED:
+        if len(self._counts) >= _MOST_TRACKED:
             del self._counts[next(iter(self._counts))]
         self._counts[address] = count + 1, self._clock()
 

@@ -24,9 +24,9 @@ _BACKLOG = 4096
 # Seconds that the event loop may keep the interpreter from the writer. Every statement of a transaction
 # takes the lock again; at the default of 5 ms each, a commit waits longer for it than for the disk.
 _SWITCH = 0.001
-# Objects made before rubbish is looked for. An upload that waits for its commit is a few dozen; at the
-# default of 700, a fifth of the event loop's time goes to looking at those that wait.
-_RUBBISH = 20_000
+# Objects made before the garbage collector runs. An upload that waits for its commit is a few dozen; at the
+# default of 700, a fifth of the event loop's time goes to looking for cycles among those that wait.
+_GC_THRESHOLD = 20_000
 
 
 def serve(
@@ -70,10 +70,10 @@ def _run(application: Application, listening: socket.socket) -> None:
         backlog=_BACKLOG,
     )
     sys.setswitchinterval(_SWITCH)
-    # What is here now stays: no need to look at it again.
+    # What is loaded now stays: the garbage collector need not look at it again.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(_RUBBISH)
+    gc.set_threshold(_GC_THRESHOLD)
     # uvicorn raises the signal that ended it once more; by then everything is done.
     for ending in (signal.SIGTERM, signal.SIGINT):
         signal.signal(ending, lambda *_: None)

@@ -2,8 +2,8 @@
 
 A group writes its ids in one place, as they come, and keeps them here, in memory. Once there are 2^18, the
 next slice of the largest campaign is flushed into a run (`runs`) whenever a slice's worth of others has come;
-what a small campaign has is flushed whole. What a group adds to its tally waits here too. After a crash all
-of it is read again.
+what a small campaign has is flushed whole. What a group adds to its tally waits here too. The tables
+`memtable_ids` and `memtable_tallies` are its write-ahead copy: after a crash it is rebuilt from them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SlicesOf = Callable[[list[bytes]], list[int]]
 
 
 class WriteBatch:
-    """What one transaction adds: ids and their rounds by campaign, and tallies as they are with them."""
+    """What one transaction adds to the memtable: ids and their rounds by campaign, and tallies with them."""
 
     def __init__(self) -> None:
         self.round_of: dict[int, dict[bytes, int]] = {}

@@ -86,7 +86,7 @@ _DAMAGED = (psycopg.errors.DataCorrupted, psycopg.errors.IndexCorrupted)
 
 
 class _RunCache:
-    """What a process knows of runs: how ids are hashed, and the filters of campaigns in use."""
+    """The cache of a process: how ids are hashed, and the runs, with their filters, of campaigns in use."""
 
     def __init__(self, hash: IdHash) -> None:
         self.hash, self.runs = hash, dict[int, Runs]()

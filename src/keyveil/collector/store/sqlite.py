@@ -72,7 +72,7 @@ _MOST_IDS = N_SLICES * 4096
 
 @dataclass(slots=True)
 class _StoreCache:
-    """What a process that is alone need not ask the file again: its next `write` starts another."""
+    """The cache of the only process that has the file open; a `write` drops open rounds and live tokens."""
 
     hash: IdHash
     runs: dict[int, Runs] = field(default_factory=dict)
@@ -257,7 +257,7 @@ class SqliteTransaction(_SqliteStatements):
         return memtable.copied(campaign)
 
     def recover(self) -> None:
-        """Find again what a process that ended had in memory."""
+        """Rebuild the memtable of a process that ended, from the tables that it wrote ahead."""
         self.recover_ids()
         tallies = "select campaign, round, question, n_reports, cells from memtable_tallies order by block"
         for campaign, round_, question, n_reports, cells in self._all(tallies):

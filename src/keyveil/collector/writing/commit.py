@@ -1,4 +1,4 @@
-"""A group of uploads becomes one transaction: ids, reports and tallies together, or nothing.
+"""Group commit: the uploads of a group become one transaction, ids, reports and tallies together, or nothing.
 
 For every campaign in the group, in order: which round is open, which reports can be counted, which ids
 are new. A report that is known by its id is a duplicate, whatever else is wrong with it by now: a device

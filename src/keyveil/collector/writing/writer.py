@@ -1,4 +1,4 @@
-"""The threads that write reports: whatever waits becomes one transaction.
+"""The threads that write reports, by group commit: whatever waits becomes one transaction.
 
 While a group is being committed the next one gathers, so groups are as large as the load makes them and
 nobody waits for a timer. Senders take turns (`fair_queue`). An embedded store has one thread; where a
@@ -197,7 +197,7 @@ def _deliver(group: list[Upload]) -> None:
         upload = piece.written()
         if upload is None:
             continue
-        # Two that hold each other, and a body, would stay until somebody looks for rubbish.
+        # Upload and future refer to each other: the cycle would keep the body until a garbage collection.
         done, upload.done = upload.done, None
         if not done.done():
             done.set_result(upload)
