@@ -30,12 +30,12 @@ from serving import Process
 
 import collector
 from keyveil.cli.console import progress
-from keyveil.collector.commit import commit_group
-from keyveil.collector.rounds import Book
+from keyveil.collector.campaigns.cache import CampaignCache
 from keyveil.collector.store import open_store
 from keyveil.collector.store.run_tables import id_hash, write_run
 from keyveil.collector.store.runs import N_SLICES, draft
-from keyveil.collector.upload import Part, Upload
+from keyveil.collector.writing.commit import commit_group
+from keyveil.collector.writing.upload import Upload, UploadPart
 from keyveil.report import Envelope
 
 KEYS, BATCH, UPLOADS = 16, 512, 16
@@ -81,7 +81,7 @@ def preload(url, count):
 
 def commit(url, seconds):
     """Reports a second through `commit_group`, and this process's memory."""
-    store, book, campaign = open_store(url), Book(), question()
+    store, cache, campaign = open_store(url), CampaignCache(), question()
     payload = bytes(campaign.build().layout.n_bytes)
     report = Envelope(campaign=campaign.tag, round=1, report_id=bytes(16), payload=payload).to_bytes()
     rows = np.tile(np.frombuffer(report, dtype=np.uint8), (BATCH * UPLOADS, 1))
@@ -94,7 +94,7 @@ def commit(url, seconds):
                 campaign=campaign.id,
                 token=None,
                 n_reports=BATCH,
-                parts=[Part(1, length, part.tobytes(), range(BATCH))],
+                parts=[UploadPart(1, length, part.tobytes(), range(BATCH))],
                 size=part.nbytes,
             )
             for part in np.split(rows, UPLOADS)
@@ -102,7 +102,7 @@ def commit(url, seconds):
 
     def write():
         uploads = group()
-        grown = commit_group(store, book, uploads, time.time())
+        grown = commit_group(store, cache, uploads, time.time())
         store.after_group()
         return sum(each.accepted for each in grown)
 

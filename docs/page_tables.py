@@ -18,9 +18,9 @@ import numpy as np
 from keyveil.collector.problems import CATALOGUE, REPORT_CODES
 from keyveil.errors import Refusal
 from keyveil.estimate import HOSTILE_SHARE, lever
-from keyveil.mechanisms import SAME_REPORTS, SEVERAL_ROUNDS
+from keyveil.methods import METHODS, has_several_rounds, mechanism_of
 from keyveil.numerics import epsilon_above
-from keyveil.protocols import METHODS, build_protocol
+from keyveil.protocols import build_protocol
 
 RESULTS = Path(__file__).resolve().parent.parent / "bench" / "results"
 SOURCES = tuple(sorted(path for path in RESULTS.iterdir() if path.suffix in (".csv", ".json")))
@@ -221,7 +221,7 @@ def hostile() -> str:
     """How far hostile devices move a key, for every method of one round; where ids are given out as well."""
     rows = []
     for name in METHODS:
-        if name in (*SEVERAL_ROUNDS, *SAME_REPORTS):
+        if has_several_rounds(name) or mechanism_of(name) != name:
             continue
         mechanism = build_protocol(name, 1.0, n_keys=KEYS).start("docs").mechanism
         chosen, given = (
@@ -300,7 +300,7 @@ def kernel(method: str) -> str:
             )
         )
     head = ("epsilon", "a, if sampled", "b, if not", "exact epsilon", "bytes of an answer")
-    which = f"the first round of `{method}`" if method in SEVERAL_ROUNDS else f"`{method}`"
+    which = f"the first round of `{method}`" if has_several_rounds(method) else f"`{method}`"
     return (
         f"Computed from the code's integers of {which} for {KEYS} keys and l = {PAIRS}: the chance that a "
         "report speaks for a key, and the loss.\n\n" + table(head, rows)

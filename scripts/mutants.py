@@ -39,7 +39,7 @@ class Fault:
 FAULTS = (
     Fault(
         "a flipped comparison",
-        "mechanisms/unary.py",
+        "mechanisms/trits/unary.py",
         "plus, minus = not_plus ^ everywhere,",
         "plus, minus = not_plus,",
     ),
@@ -51,7 +51,7 @@ FAULTS = (
     ),
     Fault(
         "one position never noised",
-        "mechanisms/unary.py",
+        "mechanisms/trits/unary.py",
         "join_trits(plus & everywhere, minus & everywhere, d)",
         "join_trits(plus & everywhere >> 1, minus & everywhere >> 1, d)",
     ),
@@ -69,19 +69,19 @@ FAULTS = (
     ),
     Fault(
         "a dummy too few",
-        "mechanisms/response.py",
+        "mechanisms/symbol/response.py",
         "self.n_keys + pick(dummy, self.pairs_per_user, bits)",
         "self.n_keys + pick(dummy, max(1, self.pairs_per_user - 1), bits)",
     ),
     Fault(
         "an off-by-one key",
-        "mechanisms/response.py",
+        "mechanisms/symbol/response.py",
         "2 * (lie >= 2 * key)",
         "2 * (lie > 2 * key)",
     ),
     Fault(
         "a reused random word",
-        "mechanisms/unary.py",
+        "mechanisms/trits/unary.py",
         "round_to_sign(sampled.level, words[1], bits)",
         "round_to_sign(sampled.level, words[0], bits)",
     ),
@@ -190,7 +190,7 @@ FAULTS = (
     ),
     Fault(
         "a round that takes more than its count",
-        "collector/commit.py",
+        "collector/writing/commit.py",
         "if len(ids) <= room:",
         "if room > 0:",
         ("collector/test_rounds.py",),
@@ -204,14 +204,14 @@ FAULTS = (
     ),
     Fault(
         "a report counted after the round's time",
-        "collector/commit.py",
+        "collector/writing/commit.py",
         "is_open = row is not None and (row.closes_at is None or now < row.closes_at)",
         "is_open = row is not None",
         COLLECTOR,
     ),
     Fault(
         "a revoked token that still opens",
-        "collector/commit.py",
+        "collector/writing/commit.py",
         "if upload.token in dead:",
         "if upload.token is dead:",
         COLLECTOR,
@@ -225,7 +225,7 @@ FAULTS = (
     ),
     Fault(
         "a stored round that is believed whatever its hash",
-        "collector/rounds.py",
+        "collector/campaigns/cache.py",
         "if (found.campaign, found.number, found.pin) != (known.id, row.number, row.pin):",
         "if (found.campaign, found.number) != (known.id, row.number):",
         ("collector/test_rounds.py", "collector/test_migrations.py", "collector/test_store.py"),
@@ -239,7 +239,7 @@ FAULTS = (
     ),
     Fault(
         "a lost answer told as too late",
-        "collector/commit.py",
+        "collector/writing/commit.py",
         "upload.mark((place,), DUPLICATE if name in counted else status)",
         "upload.mark((place,), status)",
         COLLECTOR,
@@ -260,14 +260,14 @@ FAULTS = (
     ),
     Fault(
         "another id for whoever asks again",
-        "collector/ids.py",
+        "collector/campaigns/ids.py",
         'asked = f"{token} {nonce.hex()}"',
         'asked = f"{token} {object()}"',
         ("collector/test_ids.py",),
     ),
     Fault(
         "the smaller bound where liars choose their index",
-        "estimate/hostile.py",
+        "estimate/influence.py",
         "asked=1.0 if mechanism.issued else mechanism.expected_asked(1.0)",
         "asked=1.0",
         ("protocols/test_issued.py",),

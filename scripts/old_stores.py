@@ -206,7 +206,7 @@ def write_outcomes() -> None:
     sys.path.insert(0, str(ROOT / "tests" / "support"))
     from collecting import answers, make_question
 
-    from keyveil.collector.rounds import what_follows
+    from keyveil.collector.campaigns.outcomes import what_follows
     from keyveil.collector.store.outcomes import KINDS, VERSION, pack_outcome
     from keyveil.release import release_found
     from keyveil.rounds import Round

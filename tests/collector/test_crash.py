@@ -16,7 +16,6 @@ import pytest
 from collecting import answers, glass, make_question
 from serving import Process
 
-from keyveil.campaign import Campaign
 from keyveil.protocols import replay
 from keyveil.report import Envelope, to_frames
 from keyveil.tally import Tally
@@ -204,7 +203,7 @@ def test_killing_collectors_and_the_database_loses_and_doubles_nothing(database,
     acknowledged, lost, doubled = check(servers[0], senders)
     print(
         f"\n{kills} kills, {of_database} of the database: {acknowledged} acknowledged, {lost} lost, "
-        f"{doubled} doubled, {senders.replays} replayed, {senders.refused} told to wait"
+        f"{doubled} doubled, {senders.replays} replayed, {senders.refused} asked to wait"
     )
     for server in servers:
         server.stop()
@@ -262,7 +261,7 @@ def test_a_collector_killed_while_it_closes_rounds_goes_on_as_if_nothing_had_bee
     process, tallies, dealt = Process(store), [], 0
     token = process.create(campaign)["device_token"]
     while (said := described(process, campaign))["round"] is not None:
-        _, asked = Campaign.from_description(said["round"])
+        asked = campaign.read_round(said["round"])
         path = f"/v1/campaigns/{campaign.id}"
         status, _ = process.ask(
             "POST", f"{path}/reports", to_frames(answers(campaign, asked, 60)), token=token

@@ -165,7 +165,7 @@ def test_a_round_that_is_over_says_so(server, asked):
     campaign, token = asked
     assert server.ask("POST", f"/v1/campaigns/{campaign.id}/rounds/1/close", token=server.admin)[0] == 200
     with Line(server) as line:
-        assert line.ask(upload(campaign, token)) == (200, ["round_closed"])
+        assert line.ask(upload(campaign, token)) == (200, ["round-closed"])
 
 
 def test_who_asks_to_close_is_answered_and_closed(server, asked):

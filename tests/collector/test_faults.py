@@ -167,7 +167,7 @@ def test_no_fault_at_any_write_loses_or_doubles_a_report(folder, seed, mode, str
         f"{total.doubled} doubled, {len(total.wrong)} wrong"
     )
     assert total.acknowledged > 0
-    # A commit that failed is told; a slow one is as good as any other.
+    # A commit that failed is reported; a slow one is as good as any other.
     assert (refusals > 0) == (mode in ("fail", "short", "sync", "full", "read"))
 
 

@@ -11,7 +11,7 @@ from serving import Process
 
 from keyveil.cli.app import keyveil
 from keyveil.client import Reporter
-from keyveil.collector.terms import Terms
+from keyveil.collector.campaigns.terms import Terms
 from keyveil.estimate import lever
 from keyveil.report import Envelope, public_word
 
@@ -51,7 +51,7 @@ def test_only_issued_ids_count_and_each_once(caller, mechanism):
     mixed = [issued[0], make_reports(campaign, 1)[0], issued[1], issued[0]]
     assert caller.send(campaign, mixed, token=token) == ["accepted", "not-issued", "accepted", "duplicate"]
     assert caller.send(campaign, issued, token=token) == ["duplicate"] * 2 + ["accepted"] * 3
-    assert caller.collector.readout.recount(campaign.id, 1).tally_reports == 5
+    assert caller.collector.reports.recount(campaign.id, 1).tally_reports == 5
 
 
 def test_a_campaign_that_was_stored_with_the_old_term_goes_on_as_it_did(caller):
@@ -206,7 +206,7 @@ def test_devices_and_files_ask_for_their_ids_over_http(tmp_path, mechanism):
     campaign = issuing(mechanism)
     token = server.create(campaign)["device_token"]
     url = f"{server.url}/v1/campaigns/{campaign.id}"
-    # Told where the collector is, a device finds out by itself where its ids come from.
+    # Given the collector's address, a device finds out by itself where its ids come from.
     device = Reporter(campaign, ledger=tmp_path / "device.db", collector=server.url, token=token)
     assert device.enable()
     assert device.submit({campaign.keys[0]: 1.0})

@@ -1,6 +1,6 @@
 """Who has a place, and who makes room."""
 
-from keyveil.collector.limits import Connections
+from keyveil.collector.http.limits import Connections
 
 
 class Somebody:

@@ -97,7 +97,7 @@ class Histories(RuleBasedStateMachine):
         if envelope.round == number:
             return "accepted"
         last = 1 if campaign is self.glass else (self.asked.number if isinstance(self.asked, Round) else 3)
-        return "round_closed" if 1 <= envelope.round <= last else "wrong-round"
+        return "round-closed" if 1 <= envelope.round <= last else "wrong-round"
 
     def send(self, campaign, reports, dropped=False):
         statuses = self.caller.send(campaign, reports, token=self.tokens[campaign.id])
@@ -210,12 +210,12 @@ class Histories(RuleBasedStateMachine):
     def check_everything(self):
         reports = self.counted[self.glass.id].values()
         assert self.caller.collector.readout.tally(self.glass.id, 1) == self.glass.tally(reports)
-        assert self.caller.collector.readout.recount(self.glass.id, 1).agrees
+        assert self.caller.collector.reports.recount(self.glass.id, 1).agrees
         for number, tally in enumerate(self.tallies, 1):
             assert self.caller.collector.readout.tally(self.rounds.id, number) == tally
         view = self.caller("GET", f"/v1/campaigns/{self.rounds.id}").json
         asked = self.asked
-        assert view["round"] == (self.rounds.device_config(asked) if isinstance(asked, Round) else None)
+        assert view["round"] == (asked.fields() if isinstance(asked, Round) else None)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from fractions import Fraction
 
 import psycopg
@@ -189,13 +188,9 @@ def test_a_damaged_block_that_was_not_flushed_stops_its_campaign_alone(tmp_path)
 
 def retuned(monkeypatch, tunings):
     """`auto` with other numbers."""
-    from keyveil.protocols import auto, registry
+    from keyveil.protocols.auto import tuning
 
-    protocols = tuple(f"auto/{version}" for version in tunings)
-    methods = dict(registry.METHODS)
-    methods["auto"] = replace(methods["auto"], protocols=protocols)
-    monkeypatch.setattr(auto, "TUNINGS", tunings)
-    monkeypatch.setattr(registry, "METHODS", methods)
+    monkeypatch.setattr(tuning, "TUNINGS", tunings)
 
 
 @pytest.mark.parametrize("versions", [1, 2])
@@ -220,8 +215,8 @@ def test_a_retuned_constant_leaves_campaigns_readable(load, monkeypatch, version
     assert recount["agrees"]
     assert bool(recount["difference"]) == (versions == 1)
     assert caller.send(one.campaign, one.fresh, token=one.token) == ["accepted"] * len(one.fresh)
-    while (told := caller("GET", f"/v1/campaigns/{one.id}").json["round"]) is not None:
-        asked = one.campaign.read_round(told)
+    while (opened := caller("GET", f"/v1/campaigns/{one.id}").json["round"]) is not None:
+        asked = one.campaign.read_round(opened)
         assert asked.protocol == "auto/1"
         caller.send(one.campaign, answers(one.campaign, asked, 40), token=one.token)
         assert caller.close_round(one.campaign, asked.number).status == 200

@@ -13,7 +13,7 @@ import pytest
 from collecting import SEVERAL, Caller, answers, make_question
 
 from keyveil.campaign import Campaign
-from keyveil.collector.rounds import what_follows
+from keyveil.collector.campaigns.outcomes import what_follows
 from keyveil.collector.store.base import OutcomeRow
 from keyveil.collector.store.outcomes import pack_outcome, unpack_outcome
 from keyveil.errors import StoreError
@@ -109,8 +109,8 @@ def test_a_changed_byte_and_another_format_are_refused():
 def finish(caller, campaign):
     """Drive a campaign to its end."""
     token = caller.create(campaign)["device_token"]
-    while (told := caller("GET", f"/v1/campaigns/{campaign.id}").json["round"]) is not None:
-        asked = campaign.read_round(told)
+    while (opened := caller("GET", f"/v1/campaigns/{campaign.id}").json["round"]) is not None:
+        asked = campaign.read_round(opened)
         assert set(caller.send(campaign, answers(campaign, asked, 60), token=token)) == {"accepted"}
         assert caller.close_round(campaign, asked.number).status == 200
 
@@ -216,13 +216,13 @@ def interrupt(caller, campaign, monkeypatch):
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr("keyveil.collector.running.what_follows", kill)
+        patched.setattr("keyveil.collector.campaigns.running.what_follows", kill)
         with pytest.raises(Killed):
             caller.collector.running.close("operator", campaign.id, 1)
     view = caller("GET", f"/v1/campaigns/{campaign.id}").json
     assert (view["state"], view["round"]) == ("open", None)
     assert caller.send(campaign, [*answers(campaign, first, 1), reports[0]], token=token) == [
-        "round_closed",
+        "round-closed",
         "duplicate",
     ]
 
@@ -292,7 +292,7 @@ def test_a_campaign_that_cannot_go_on_stops_no_other(store_url, monkeypatch):
         return real(campaign, history)
 
     with monkeypatch.context() as patched:
-        patched.setattr("keyveil.collector.running.what_follows", fragile)
+        patched.setattr("keyveil.collector.campaigns.running.what_follows", fragile)
         caller.collector.running.tick()
         assert stands(caller, one)[0] == "open"
         assert stands(caller, other)[0] == "finished"
@@ -320,11 +320,11 @@ def test_uploads_to_other_campaigns_go_on_while_a_round_is_followed(caller, monk
         assert go.wait(30)
         return real(*args)
 
-    monkeypatch.setattr("keyveil.collector.running.what_follows", slow)
+    monkeypatch.setattr("keyveil.collector.campaigns.running.what_follows", slow)
     assert caller.send(counted, answers(counted, first, 10), token=tokens[0]) == ["accepted"] * 10
     assert going.wait(10)
     assert caller.send(other, answers(other, other.first_round(), 5), token=tokens[1]) == ["accepted"] * 5
-    assert caller.send(counted, answers(counted, first, 1), token=tokens[0]) == ["round_closed"]
+    assert caller.send(counted, answers(counted, first, 1), token=tokens[0]) == ["round-closed"]
     go.set()
     for _ in range(200):
         if stands(caller, counted)[0] == "finished":

@@ -7,13 +7,13 @@ import pytest
 from collecting import Caller, make_question
 
 from keyveil.client import Reporter
-from keyveil.collector.endpoints import ENDPOINTS
-from keyveil.collector.openapi import document
+from keyveil.collector.http.endpoints import ENDPOINTS
+from keyveil.collector.http.openapi import document
 from keyveil.collector.tokens import Role
 
 OPERATIONS = [
     (method.upper(), path, operation)
-    for path, methods in document()["paths"].items()
+    for path, methods in document(ENDPOINTS)["paths"].items()
     for method, operation in methods.items()
 ]
 ROLES = [role.value for role in Role]

@@ -23,15 +23,15 @@ def test_every_protocol_runs_to_its_end(store_url, mechanism):
     asked = protocol.start(campaign.id)
     while isinstance(asked, Round):
         view = caller("GET", f"/v1/campaigns/{campaign.id}").json
-        # What devices are told is the round that the protocol gives offline.
-        assert view["round"] == campaign.device_config(asked)
+        # What devices read is the round that the protocol gives offline.
+        assert view["round"] == asked.fields()
         reports = answers(campaign, asked, 60)
         assert caller.send(campaign, reports, token=token) == ["accepted"] * 60
         assert caller("GET", f"/v1/campaigns/{campaign.id}/release", token=caller.admin).code == "rounds-left"
         closed = caller.close_round(campaign, asked.number)
         assert closed.status == 200, closed
         late = answers(campaign, asked, 1)
-        assert caller.send(campaign, [*late, reports[0]], token=token) == ["round_closed", "duplicate"]
+        assert caller.send(campaign, [*late, reports[0]], token=token) == ["round-closed", "duplicate"]
         tallies.append(campaign.tally(reports, asked))
         asked = replay(protocol, campaign.id, tallies)
         # A collector that starts anew finds the same round.
@@ -57,8 +57,8 @@ def test_exports_of_all_rounds_are_estimated_as_the_collector_did(tmp_path, mech
     token = caller.create(campaign)["device_token"]
     path, files = f"/v1/campaigns/{campaign.id}", [tmp_path / "campaign.json"]
     files[0].write_text(campaign.canonical_json)
-    while (told := caller("GET", path).json["round"]) is not None:
-        asked = campaign.read_round(told)
+    while (opened := caller("GET", path).json["round"]) is not None:
+        asked = campaign.read_round(opened)
         assert caller.send(campaign, answers(campaign, asked, 60), token=token) == ["accepted"] * 60
         assert caller.close_round(campaign, asked.number).status == 200
         # Reports in either form, or the tally: one of the three.
@@ -120,7 +120,7 @@ def test_two_processes_who_close_at_once_hear_the_same(database):
     second = replay(campaign.protocol(), campaign.id, [one.collector.readout.tally(campaign.id, 1)])
     for caller in (one, two):
         assert caller.send(campaign, answers(campaign, second, 5), token=token) == ["accepted"] * 5
-        assert caller.send(campaign, answers(campaign, first, 1), token=token) == ["round_closed"]
+        assert caller.send(campaign, answers(campaign, first, 1), token=token) == ["round-closed"]
     assert one.collector.readout.tally(campaign.id, 2).n_reports == 10
     one.close()
     two.close()
@@ -132,14 +132,14 @@ def test_a_round_ends_by_count(caller):
     first = campaign.protocol().start(campaign.id)
     assert caller.send(campaign, answers(campaign, first, 25), token=token) == [
         *["accepted"] * 20,
-        *["round_closed"] * 5,
+        *["round-closed"] * 5,
     ]
     for _ in range(100):
         if (caller("GET", f"/v1/campaigns/{campaign.id}").json["round"] or {"number": 1})["number"] == 2:
             break
         time.sleep(0.05)
     assert caller.collector.running.list(campaign.id).rounds[0].why == "by count"
-    assert caller.send(campaign, answers(campaign, first, 1), token=token) == ["round_closed"]
+    assert caller.send(campaign, answers(campaign, first, 1), token=token) == ["round-closed"]
 
 
 def test_a_round_ends_by_time_even_if_nobody_looks(store_url):
@@ -151,7 +151,7 @@ def test_a_round_ends_by_time_even_if_nobody_looks(store_url):
 
     assert caller.send(campaign, make_reports(campaign, 2), token=token) == ["accepted"] * 2
     now[0] += 61
-    assert caller.send(campaign, make_reports(campaign, 1), token=token) == ["round_closed"]
+    assert caller.send(campaign, make_reports(campaign, 1), token=token) == ["round-closed"]
     caller.collector.running.tick()
     view = caller("GET", f"/v1/campaigns/{campaign.id}").json
     assert (view["state"], view["round"]) == ("finished", None)
@@ -188,7 +188,7 @@ def test_reports_are_dropped_if_asked_and_ids_stay(store_url):
     now[0] += 8 * 86400
     caller.collector.running.tidy()
     # Beyond the window it is no longer known, and still not counted.
-    assert caller.send(campaign, reports[:1], token=token) == ["round_closed"]
+    assert caller.send(campaign, reports[:1], token=token) == ["round-closed"]
     assert caller.collector.readout.tally(campaign.id, 1).n_reports == 4
     caller.close()
 
@@ -218,10 +218,10 @@ def test_a_count_that_was_reached_while_closing_failed_closes_later(caller, monk
         patched.setattr(caller.collector.running, "stop_intake", fail)
         assert caller.send(campaign, make_reports(campaign, 4), token=token) == [
             *["accepted"] * 3,
-            "round_closed",
+            "round-closed",
         ]
         # The writer lives on.
-        assert caller.send(campaign, make_reports(campaign, 1), token=token) == ["round_closed"]
+        assert caller.send(campaign, make_reports(campaign, 1), token=token) == ["round-closed"]
     caller.collector.running.tidy()
     # A writer may have come to it just after it was mended; then another thread finishes the campaign.
     for _ in range(100):
@@ -234,7 +234,7 @@ def test_a_count_that_was_reached_while_closing_failed_closes_later(caller, monk
 def test_one_upload_that_fails_does_not_fail_its_neighbours(caller, monkeypatch):
     from collecting import make_reports
 
-    from keyveil.collector import commit
+    from keyveil.collector.writing import commit
 
     campaign = make_question()
     token = caller.create(campaign)["device_token"]
@@ -268,12 +268,12 @@ def test_a_round_closed_by_count_has_exactly_so_many(caller, sizes):
         part, left = left[:size], left[size:]
         statuses += caller.send(campaign, part, token=token)
     # In the order in which they came.
-    assert statuses == ["accepted"] * 10 + ["round_closed"] * (sum(sizes) - 10)
+    assert statuses == ["accepted"] * 10 + ["round-closed"] * (sum(sizes) - 10)
     assert caller.collector.readout.tally(campaign.id, 1).n_reports == 10
     assert caller.collector.readout.tally(campaign.id, 1) == campaign.tally(reports[:10])
     # What did not fit is not known; what did is.
     again = caller.send(campaign, reports, token=token)
-    assert again == ["duplicate"] * 10 + ["round_closed"] * (sum(sizes) - 10)
+    assert again == ["duplicate"] * 10 + ["round-closed"] * (sum(sizes) - 10)
 
 
 def test_what_is_known_takes_no_room(caller):
@@ -282,7 +282,7 @@ def test_what_is_known_takes_no_room(caller):
     reports = make_reports(campaign, 12)
     assert caller.send(campaign, reports[:6], token=token) == ["accepted"] * 6
     answer = caller.send(campaign, [*reports[:6], *reports[4:], reports[11]], token=token)
-    assert answer == ["duplicate"] * 8 + ["accepted"] * 4 + ["round_closed"] * 3
+    assert answer == ["duplicate"] * 8 + ["accepted"] * 4 + ["round-closed"] * 3
 
 
 def test_collectors_that_race_to_the_count_stop_at_it(database):
@@ -298,7 +298,7 @@ def test_collectors_that_race_to_the_count_stop_at_it(database):
     def send(place):
         for at in range(0, 250, 25):
             statuses = callers[place].send(campaign, reports[place][at : at + 25], token=token)
-            assert set(statuses) <= {"accepted", "round_closed"}
+            assert set(statuses) <= {"accepted", "round-closed"}
             accepted[place] += statuses.count("accepted")
 
     threads = [threading.Thread(target=send, args=(place,)) for place in (0, 1)]
@@ -308,7 +308,7 @@ def test_collectors_that_race_to_the_count_stop_at_it(database):
         thread.join()
     assert sum(accepted) == 300
     assert min(accepted) > 0
-    found = callers[0].collector.readout.recount(campaign.id, 1)
+    found = callers[0].collector.reports.recount(campaign.id, 1)
     assert (found.agrees, found.tally_reports) == (True, 300)
     for caller in callers:
         caller.close()

@@ -48,7 +48,7 @@ def test_the_first_start_makes_one_admin(database):
     url = database.fresh()
     with ThreadPoolExecutor(6) as pool:
         callers = list(pool.map(lambda _: open_store(url), range(6)))
-        from keyveil.collector.service import Collector
+        from keyveil.collector.campaigns.collector import Collector
 
         tokens = list(pool.map(lambda store: Collector(store).access.first_token(), callers))
     assert sum(token is not None for token in tokens) == 1
@@ -177,7 +177,7 @@ def test_a_full_disk_refuses_and_recovers(tmp_path):
     assert caller("GET", f"/v1/campaigns/{campaign.id}").status == 200
     writer.execute("pragma max_page_count = 1000000")
     assert caller.send(campaign, reports, token=token) == ["accepted"] * 3000
-    assert caller.collector.readout.recount(campaign.id, 1).agrees
+    assert caller.collector.reports.recount(campaign.id, 1).agrees
     caller.close()
 
 

@@ -1,4 +1,4 @@
-"""Hashed answers are kept as they were told, and decoded when somebody asks what they say."""
+"""Hashed answers are kept undecoded, and decoded when somebody asks what they say."""
 
 import sys
 
@@ -8,7 +8,7 @@ from collecting import Caller, make_question, make_reports
 
 from keyveil.collector.store.cells import add, pack, unpack
 from keyveil.tally import Tally, count
-from keyveil.tally.count import TOLD, decode
+from keyveil.tally.count import UNDECODED, decode
 
 MANY = tuple(f"k{i}" for i in range(600))
 
@@ -49,7 +49,7 @@ def test_a_commit_decodes_nothing_and_the_tally_is_the_same(store_url, monkeypat
     caller = Caller(store_url)
     with caller.collector.store.read() as tx:
         row = tx.tally(1, 1)
-        assert TOLD in unpack(row.cells, question="q", n_reports=400).cells
+        assert UNDECODED in unpack(row.cells, question="q", n_reports=400).cells
     assert caller.collector.readout.tally(campaign.id, 1) == campaign.tally(reports)
     recount = caller("POST", f"/v1/campaigns/{campaign.id}/rounds/1/recount", token=admin).json
     assert (recount["agrees"], recount["tally_reports"]) == (True, 400)
@@ -63,28 +63,28 @@ def test_few_keys_are_decoded_at_once(caller):
     campaign = make_question("bucket", pairs_per_user=1)
     caller.send(campaign, make_reports(campaign, 20), token=caller.create(campaign)["device_token"])
     with caller.collector.store.read() as tx:
-        assert TOLD not in unpack(tx.tally(1, 1).cells, question="q", n_reports=20).cells
+        assert UNDECODED not in unpack(tx.tally(1, 1).cells, question="q", n_reports=20).cells
 
 
-@pytest.mark.parametrize("n_told", [0, 1, 100, 5000, 90_000])
-def test_sparse_counts_come_back(n_told):
-    rng = np.random.default_rng(n_told)
-    told = np.bincount(rng.integers(0, 1 << 16, n_told), minlength=1 << 16) * 300
-    tally = Tally.of(question="q", n_reports=n_told, told=told, asked=[1, 2, 3])
+@pytest.mark.parametrize("n_answers", [0, 1, 100, 5000, 90_000])
+def test_sparse_counts_come_back(n_answers):
+    rng = np.random.default_rng(n_answers)
+    counts = np.bincount(rng.integers(0, 1 << 16, n_answers), minlength=1 << 16) * 300
+    tally = Tally.of(question="q", n_reports=n_answers, asked=[1, 2, 3], **{UNDECODED: counts})
     packed = pack(tally)
-    assert unpack(packed, question="q", n_reports=n_told) == tally
-    assert len(packed) < 200 + min(6 * n_told, 3 << 16)
+    assert unpack(packed, question="q", n_reports=n_answers) == tally
+    assert len(packed) < 200 + min(6 * n_answers, 3 << 16)
 
 
 def test_tallies_of_other_cells_add_by_name():
-    told, other = (
-        Tally.of(question="q", n_reports=1, **cells) for cells in ({"told": [0, 1]}, {"plus": [1]})
+    undecoded, other = (
+        Tally.of(question="q", n_reports=1, **cells) for cells in ({UNDECODED: [0, 1]}, {"plus": [1]})
     )
-    both = add(add(told, other), told)
-    assert (both.n_reports, both.cells["told"].tolist(), both.cells["plus"].tolist()) == (3, [0, 2], [1])
+    both = add(add(undecoded, other), undecoded)
+    assert (both.n_reports, both.cells[UNDECODED].tolist(), both.cells["plus"].tolist()) == (3, [0, 2], [1])
 
 
-def test_nothing_told_is_nothing_said():
+def test_no_answers_decode_to_nothing():
     mechanism = make_question("bucket", keys=MANY, pairs_per_user=1).build()
-    empty = Tally.of(question="q", n_reports=0, told=np.zeros(mechanism.layout.size, dtype=int))
+    empty = Tally.of(question="q", n_reports=0, **{UNDECODED: np.zeros(mechanism.layout.size, dtype=int)})
     assert decode(mechanism, empty) == count(mechanism, [], question="q")

@@ -8,10 +8,10 @@ import random
 import pytest
 from collecting import NOW, Caller, make_question, make_reports
 
-from keyveil.collector.fair_queue import PIECE, FairQueue, Sender
-from keyveil.collector.limits import Budget
+from keyveil.collector.http.limits import Budget
 from keyveil.collector.settings import Settings
-from keyveil.collector.upload import FRAMED, Part, Upload, read_upload
+from keyveil.collector.writing.fair_queue import PIECE, FairQueue, Sender
+from keyveil.collector.writing.upload import FRAMED, Upload, UploadPart, read_upload
 from keyveil.errors import ReportRejected
 from keyveil.report import Envelope, to_frames
 
@@ -26,7 +26,7 @@ def test_reports_are_accepted_once(caller):
     batch = [reports[4], *more, *more]
     assert caller.send(campaign, batch, token=token) == ["duplicate", "accepted", "duplicate"]
     assert caller.collector.readout.tally(campaign.id, 1) == campaign.tally([*reports, *more])
-    assert caller.collector.readout.recount(campaign.id, 1).agrees
+    assert caller.collector.reports.recount(campaign.id, 1).agrees
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_senders_take_turns():
 def test_large_uploads_leave_the_small_half_of_the_time():
     """Even where all have one address and one token."""
     queue = FairQueue()
-    large = Upload("", None, 16000, [Part(1, 40, bytes(40 * 16000), range(16000))], 40 * 16000)
+    large = Upload("", None, 16000, [UploadPart(1, 40, bytes(40 * 16000), range(16000))], 40 * 16000)
     queue.put(Sender("10.0.0.1", None), *large.pieces(PIECE))
     # A group that nobody else wants takes what it can.
     alone = queue.take(most=2048, work=16 << 20)
@@ -259,7 +259,7 @@ def test_a_token_that_is_revoked_opens_nothing_at_once(caller):
     made = caller.create(campaign)
     token = made["device_token"]
     assert caller.send(campaign, make_reports(campaign, 1), token=token) == ["accepted"]
-    # Another process revokes it: this one still remembers the token, and is told in the transaction.
+    # Another process revokes it: this one still has the token cached, and learns of it in the transaction.
     with caller.collector.store.write() as tx:
         tx.revoke(token.split("-")[1], NOW)
     answer = caller.send(campaign, make_reports(campaign, 1), token=token)
@@ -307,8 +307,8 @@ def test_nothing_that_was_sent_is_logged(caller):
     caller("POST", f"/v1/campaigns/{campaign.id}/reports", b"rubbish-body", token=token)
     caller("GET", "/v1/campaigns", token="kv-0123456789abcdef-" + "x" * 43)
     logged = caller.out.getvalue()
-    for told in (token, caller.admin, token.split("-")[2], "rubbish", "127.0.0.1", "secret-name"):
-        assert told not in logged
+    for secret in (token, caller.admin, token.split("-")[2], "rubbish", "127.0.0.1", "secret-name"):
+        assert secret not in logged
 
 
 def test_a_batch_of_many_kinds_is_one_question(caller):

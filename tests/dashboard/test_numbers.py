@@ -11,14 +11,14 @@ from collecting import make_question
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from keyveil.collector.campaigns import read_campaign
+from keyveil.collector.campaigns.campaigns import read_campaign
 from keyveil.dashboard.assets import HEADERS, answer, assets
-from keyveil.dashboard.hostile import reach
-from keyveil.dashboard.planning import MOST_KEYS, MOST_PAIRS, Question
+from keyveil.dashboard.planning import MOST_KEYS, MOST_PAIRS, PlanQuestion
 from keyveil.dashboard.planning import _crowd as crowd_of
 from keyveil.dashboard.planning import answer as planned
 from keyveil.dashboard.precision import Telling, noise_per_report, telling
 from keyveil.dashboard.privacy import promise
+from keyveil.dashboard.reach import reach
 from keyveil.dashboard.results import make_results, pack
 from keyveil.errors import PlanError
 from keyveil.estimate import estimate, lever
@@ -121,11 +121,11 @@ def test_the_label_is_exact_and_names_a_pair():
 
 @pytest.mark.parametrize("solve", ["users", "keys", "epsilon", "pairs_per_user", "error"])
 def test_any_one_of_five_is_solved_for(solve):
-    asked = Question(users=50_000, keys=200, epsilon=1.0, pairs_per_user=3, error=0.02)
+    asked = PlanQuestion(users=50_000, keys=200, epsilon=1.0, pairs_per_user=3, error=0.02)
     found = planned(replace_solve(asked, solve))
     assert found.plan["error"] <= 0.02 * 1.001 or solve == "error"
     again = planned(
-        Question(
+        PlanQuestion(
             solve="error",
             users=int(found.solved["users"]),
             keys=int(found.solved["keys"]),
@@ -155,7 +155,7 @@ def check_drafts(asked):
 
 def questions(most_keys, most_pairs):
     return st.builds(
-        Question,
+        PlanQuestion,
         users=st.integers(10, 10**8),
         keys=st.integers(1, most_keys),
         epsilon=st.floats(0.05, 12).map(lambda x: float(f"{x:.2g}")),
@@ -166,7 +166,7 @@ def questions(most_keys, most_pairs):
 
 @settings(max_examples=12, deadline=None)
 @given(questions(300, 6))
-@example(Question(keys=26_744, pairs_per_user=2, want="frequency"))
+@example(PlanQuestion(keys=26_744, pairs_per_user=2, want="frequency"))
 def test_every_campaign_that_a_plan_offers_is_asked_as_the_plan_says(asked):
     check_drafts(asked)
 
@@ -196,7 +196,7 @@ def replace_solve(asked, solve):
 
 def test_a_plan_that_nothing_reaches_says_what_would():
     with pytest.raises(PlanError, match="even one key has an error of"):
-        planned(Question(solve="keys", users=100, epsilon=0.1, error=0.001))
+        planned(PlanQuestion(solve="keys", users=100, epsilon=0.1, error=0.001))
 
 
 def test_the_error_bar_is_that_of_the_estimate():

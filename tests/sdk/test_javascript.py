@@ -86,7 +86,8 @@ def test_a_javascript_device_with_a_token_reports_to_a_real_collector(tmp_path):
         campaign = make_question()
         token = collector.create(campaign)["device_token"]
         url = f"/v1/campaigns/{campaign.id}"
-        description = json.loads(collector.ask("GET", url)[1])["round"]
+        view = json.loads(collector.ask("GET", url)[1])
+        description = {**view["round"], "campaign": view["campaign"]}
 
         def device(name="ledger.json", *, held, **options):
             said = {"url": collector.url, "firstWait": 0, **options}
@@ -99,7 +100,7 @@ def test_a_javascript_device_with_a_token_reports_to_a_real_collector(tmp_path):
         assert device(held={campaign.keys[1]: 5}, token=token) == sent
         assert collector.ask("POST", f"{url}/rounds/1/close", token=collector.admin)[0] == 200
         late = device("another.json", held={campaign.keys[1]: 5}, token=token)
-        assert (late["sent"], [one["code"] for one in late["refused"]]) == (0, ["round_closed"])
+        assert (late["sent"], [one["code"] for one in late["refused"]]) == (0, ["round-closed"])
         rounds = json.loads(collector.ask("GET", f"{url}/rounds", token=collector.admin)[1])["rounds"]
         assert [one["reports"] for one in rounds] == [1]
     finally:
@@ -112,7 +113,8 @@ def test_a_javascript_device_asks_for_its_id_where_the_collector_hands_them_out(
         campaign = make_question("kvue", ids="issued")
         token = collector.create(campaign)["device_token"]
         url = f"/v1/campaigns/{campaign.id}"
-        description = json.loads(collector.ask("GET", url)[1])["round"]
+        view = json.loads(collector.ask("GET", url)[1])
+        description = {**view["round"], "campaign": view["campaign"]}
 
         def device(name, **options):
             said = {"url": collector.url, "token": token, **options}

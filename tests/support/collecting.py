@@ -12,10 +12,10 @@ import numpy as np
 from devices import make_campaign
 
 from keyveil.client import Reporter
-from keyveil.collector.app import Application
+from keyveil.collector.campaigns.collector import Collector
 from keyveil.collector.clock import Clock
+from keyveil.collector.http.app import Application
 from keyveil.collector.logs import Log
-from keyveil.collector.service import Collector
 from keyveil.collector.settings import Settings
 from keyveil.collector.store import open_store
 from keyveil.collector.store.memtable import Memtable

@@ -18,16 +18,16 @@ from typing import NamedTuple
 
 from collecting import NOW, make_question
 
+from keyveil.collector.campaigns.collector import Collector
+from keyveil.collector.campaigns.messages import NewCampaign, NewToken
+from keyveil.collector.campaigns.terms import Terms
 from keyveil.collector.clock import Clock
-from keyveil.collector.commit import commit_group
 from keyveil.collector.logs import Log
-from keyveil.collector.messages import NewCampaign, NewToken
-from keyveil.collector.service import Collector
 from keyveil.collector.store import open_store
 from keyveil.collector.store.base import ids_in
-from keyveil.collector.terms import Terms
 from keyveil.collector.tokens import Role, mint
-from keyveil.collector.upload import FRAMED, read_upload
+from keyveil.collector.writing.commit import commit_group
+from keyveil.collector.writing.upload import FRAMED, read_upload
 from keyveil.errors import StoreError
 from keyveil.report import Envelope, to_frames
 
@@ -265,7 +265,7 @@ class Run:
 
     def _commit(self, uploads) -> None:
         group = [upload for upload, _ in uploads]
-        commit_group(self.collector.store, self.collector.book, group, self.collector.now())
+        commit_group(self.collector.store, self.collector.cache, group, self.collector.now())
 
     def close_round(self, name: str, number: int) -> None:
         campaign = self.history.campaigns[name]
@@ -381,7 +381,7 @@ def _check_round(history, collector, known, place, counted) -> Verdict:
     verdict.wrong += [
         f"a report of round {number} was never sent so" for report in reports if report not in sent
     ]
-    recount = collector.readout.recount(known.id, number)
+    recount = collector.reports.recount(known.id, number)
     if not recount.agrees or recount.tally_reports != len(reports):
         verdict.wrong.append(f"the tally of round {number} is not that of its reports")
     return verdict

@@ -87,7 +87,7 @@ def serve(
 
     Put a server that speaks https in front: devices send over http to their own machine only.
     """
-    from keyveil.collector.serve import serve as run
+    from keyveil.collector.http.serve import serve as run
     from keyveil.collector.settings import Settings
 
     settings = Settings(

@@ -16,8 +16,8 @@ def verify(store: str) -> None:
     STORE is a file, sqlite:///FILE or postgresql://... A file must not be in use: stop its collector, or
     verify a copy (`keyveil backup`). PostgreSQL is looked at beside running collectors, campaign by campaign.
     """
+    from keyveil.collector.campaigns.verify import verify as look
     from keyveil.collector.store import open_store
-    from keyveil.collector.verify import verify as look
 
     url = store if "://" in store else f"sqlite:///{store}"
     try:

@@ -1,12 +1,8 @@
 """The collector: takes reports over HTTP, counts each exactly once, drives rounds, publishes releases.
 
-endpoints   every request in one table: the router, the OpenAPI document and the tests follow it
-intake      the report route: what is settled before a body is read
-upload      bytes become reports, sorted by round
-writer      what waits becomes one transaction
-commit      ids, reports and tallies of a group, all or nothing
+http        every request in one table of endpoints, the route of reports, limits, the server
+writing     bytes become reports, what waits becomes one transaction, all of it or nothing
+campaigns   everything that is not an upload: campaigns, rounds, tokens, what is read out
 store       SQLite in one process, PostgreSQL for several
-rounds      campaigns and rounds, rebuilt from the tallies
-service     everything that is not an upload
 problems    every refusal, its meaning and what to do
 """

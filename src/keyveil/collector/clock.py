@@ -2,7 +2,7 @@
 
 It runs with a clock that cannot be set, from where the wall clock stood. A wall clock that jumps is in doubt
 until it has gone on for ten minutes from where it jumped to; then it is believed. While it is in doubt,
-what cannot be undone waits until both say that it is time, and who asks meanwhile is told to come again.
+what cannot be undone waits until both say that it is time, and who asks meanwhile is asked to come again.
 """
 
 from __future__ import annotations

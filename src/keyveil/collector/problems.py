@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from keyveil.errors import KeyveilError, Refusal
 
 CONTENT_TYPE = "application/problem+json"
-# A report for a round that is over. The word is the contract's; refusals of the wire keep their hyphens.
-ROUND_CLOSED = "round_closed"
+# A report for a round that is over.
+ROUND_CLOSED = "round-closed"
 NOT_ISSUED = "not-issued"
 
 

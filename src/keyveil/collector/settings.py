@@ -36,7 +36,7 @@ class Settings:
     proxies: tuple[str, ...] = ("127.0.0.1", "::1")
     """Addresses of servers in front, who are believed about whom they speak for."""
     retry_after: float = 1.0
-    """What a refused upload is told to wait, in seconds."""
+    """The Retry-After of a refused upload, in seconds."""
     tick: float = 1.0
     """Seconds between looks at rounds that end by time."""
     tidy: float = 60.0

@@ -23,7 +23,7 @@ _CURVE_POINTS = 17
 _CURVES = 6
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PlanQuestion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the sliders stand; the value of what is solved for does not count."""
 
     solve: Literal["users", "keys", "epsilon", "pairs_per_user", "error"] = "error"
@@ -50,7 +50,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     fields: dict[str, Any]
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The plan, where the sliders stand now, the curve around it, and the campaigns that it leads to."""
 
     solved: dict[str, float]
@@ -63,10 +63,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=256)
-def answer(asked: Question) -> Answer:
+def answer(asked: PlanQuestion) -> PlanAnswer:
     """The plan for where the sliders stand; PlanError where nothing reaches what is wanted.
 
-    >>> answer(Question(solve="users", error=0.01)).solved["users"] > 1000
+    >>> answer(PlanQuestion(solve="users", error=0.01)).solved["users"] > 1000
     True
     """
     if asked.solve == "keys":
@@ -87,7 +87,7 @@ def answer(asked: Question) -> Answer:
     crowd = replace(crowd, users=first.users)
     users = np.unique(np.geomspace(max(10, crowd.users / 30), crowd.users * 30, _CURVE_POINTS).round())
     ranked = candidates(first.epsilon, crowd, want=asked.want, at=None)
-    return Answer(
+    return PlanAnswer(
         solved={
             "users": first.users,
             "keys": asked.keys,
@@ -114,7 +114,7 @@ def _draft(candidate: Candidate) -> Draft:
     )
 
 
-def _planned(asked: Question, first: Prediction) -> list[Draft]:
+def _planned(asked: PlanQuestion, first: Prediction) -> list[Draft]:
     """`auto`, but where distributions are wanted: it tells none."""
     if asked.want == "distribution":
         return []
@@ -136,12 +136,12 @@ def _label(candidate: Candidate) -> str:
     return f"{candidate.label}, l = {candidate.mechanism.pairs_per_user}"
 
 
-def _changed(asked: Question, **changes: Any) -> Question:
+def _changed(asked: PlanQuestion, **changes: Any) -> PlanQuestion:
     """The question with other values."""
     return msgspec.structs.replace(asked, **changes)
 
 
-def _most(at: Callable[[int], Question], largest: int, what: str) -> int:
+def _most(at: Callable[[int], PlanQuestion], largest: int, what: str) -> int:
     """The largest number, to three digits, whose error is small enough."""
 
     def is_met(number: int) -> bool:
@@ -162,12 +162,12 @@ def _most(at: Callable[[int], Question], largest: int, what: str) -> int:
     return low
 
 
-def _error(asked: Question) -> float:
+def _error(asked: PlanQuestion) -> float:
     crowd = _crowd(asked)
     return candidates(asked.epsilon, crowd, want=asked.want, at=None)[0].error(crowd, asked.want, None, 50)
 
 
-def _crowd(asked: Question) -> Crowd:
+def _crowd(asked: PlanQuestion) -> Crowd:
     most = min(asked.pairs_per_user, asked.keys)
     law = SizeLaw(sizes=np.arange(1.0, most + 1), shares=np.full(most, 1 / most))
     return Crowd(users=asked.users, n_keys=asked.keys, law=law, skew=asked.skew)

@@ -38,7 +38,7 @@ def test_uploads_go_on_when_the_log_cannot_be_written(caller, monkeypatch):
     campaign = make_question()
     token = caller.create(campaign)["device_token"]
     monkeypatch.setattr(caller.collector.log, "_out", FullDisk())
-    monkeypatch.setattr("keyveil.collector.writer.commit_group", _failing(times=1))
+    monkeypatch.setattr("keyveil.collector.writing.writer.commit_group", _failing(times=1))
     assert caller.send(campaign, make_reports(campaign, 1), token=token).status >= 500
     assert caller.send(campaign, make_reports(campaign, 1), token=token) == ["accepted"]
     assert caller("GET", "/readyz").status == 200
@@ -56,7 +56,7 @@ def test_a_writer_that_ended_is_seen(caller):
 
 def _failing(times):
     """The commit of groups, which fails in a way that nobody foresaw, for a while."""
-    from keyveil.collector.commit import commit_group
+    from keyveil.collector.writing.commit import commit_group
 
     left = [times]
 
@@ -176,7 +176,7 @@ def test_a_backup_under_load_is_a_collector_again(tmp_path):
 
 @pytest.mark.parametrize("name", ["%00", "a%00b", "%00" * 64, "x" * 64, "..%2f..", "0" * 63, "%F0%9F%98%80"])
 def test_an_id_that_is_none_is_an_unknown_campaign(caller, name):
-    """A18: a zero byte in an id was a fault of PostgreSQL's, told as 503."""
+    """A18: a zero byte in an id was a fault of PostgreSQL's, answered with 503."""
     from urllib.parse import unquote
 
     for path in ("", "/about", "/progress"):
@@ -194,7 +194,7 @@ def test_a_damaged_campaign_harms_no_other(store_url):
     with caller.collector.store.write() as tx:
         tx._run("update campaigns set config = 'x' where id = ?", (campaigns[0].id,))
         tx._run("update rounds set description = 'x' where campaign = 2")
-    caller.collector.book.__init__()
+    caller.collector.cache.__init__()
     now[0] += 61
     caller.collector.running.tick()
     caller.collector.running.tidy()

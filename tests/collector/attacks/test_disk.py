@@ -52,7 +52,7 @@ def test_a_disk_that_cannot_be_written_is_told_and_recovered_from(caller, disk, 
     assert caller.send(campaign, before + during, token=token) == ["duplicate"] * 40
     assert caller.create(other)["created"]
     assert caller.collector.readout.tally(campaign.id, 1) == campaign.tally(before + during)
-    assert caller.collector.readout.recount(campaign.id, 1).agrees
+    assert caller.collector.reports.recount(campaign.id, 1).agrees
     assert caller.collector.damaged == {}
 
 

@@ -212,7 +212,7 @@ def test_a_full_folder_for_temporary_files_is_said(caller, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("keyveil.collector.readout.write_frames", full)
+    monkeypatch.setattr("keyveil.collector.campaigns.stored_reports.write_frames", full)
     answer = caller("GET", f"/v1/campaigns/{campaign.id}/rounds/1/reports?format=frames", token=caller.admin)
     assert (answer.status, answer.code) == (503, "no-room")
     assert "No space left on device" in answer.json["detail"]

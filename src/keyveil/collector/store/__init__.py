@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from keyveil.collector.store.base import Act, Block, CampaignRow, RoundRow, Store, TallyRow, Writing
+from keyveil.collector.store.base import Act, CampaignRow, ReportBlock, RoundRow, Store, TallyRow, Writing
 from keyveil.collector.store.migrations import Migration
 from keyveil.errors import StoreError
 
 __all__ = [
     "Act",
-    "Block",
     "CampaignRow",
     "Migration",
+    "ReportBlock",
     "RoundRow",
     "Store",
     "TallyRow",

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from keyveil.collector.tokens import Credential
+from keyveil.errors import StoreError
 from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
 from keyveil.rounds import Round
 from keyveil.tally import Tally
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 
 # What `migrations` brings every older store to.
 SCHEMA = 5
+
+
+class NotEmbeddedError(StoreError):
+    """What only a store in this machine's own file can do: the shared one has tools of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +86,7 @@ class OutcomeRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class ReportBlock:
     """Reports of one length, joined, and their checksum."""
 
     no: int
@@ -153,7 +158,7 @@ class Reading(Protocol):
     def tally(self, campaign: int, round: int) -> TallyRow | None:
         """The sum of a round's reports, if there are any."""
 
-    def blocks(self, campaign: int, round: int, *, after: int = 0, most: int = 16) -> list[Block]:
+    def blocks(self, campaign: int, round: int, *, after: int = 0, most: int = 16) -> list[ReportBlock]:
         """The next blocks of a round's reports, by number."""
 
     def id_hash(self) -> IdHash:

@@ -58,7 +58,7 @@ def unpack(cells: bytes, *, question: str, n_reports: int) -> Tally:
 
 
 def add(before: Tally, counted: Tally) -> Tally:
-    """The sum by name: hashed answers may be decoded in one tally and as they were told in the other."""
+    """The sum by name: hashed answers may be decoded in one tally and undecoded in the other."""
     if before.cells.keys() == counted.cells.keys() or before.question != counted.question:
         return before + counted
     cells = dict(before.cells)

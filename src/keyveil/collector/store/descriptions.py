@@ -1,8 +1,8 @@
 """From what schema 2 kept of a round to its description.
 
-Up to schema 2 a round was stored as the text that devices were told, with the integers of its kernel; a
+Up to schema 2 a round was stored as the text that devices read, with the integers of its kernel; a
 description names mechanism, budget and sizes, and whoever reads it makes the integers. The campaign's rounds
-are found again from its tallies and compared with what was told, integer by integer: equal rounds get
+are found again from its tallies and compared with that text, integer by integer: equal rounds get
 descriptions. A campaign of which one round differs cannot be read here; it is quarantined, and all that it
 has stays as it was.
 """
@@ -27,7 +27,7 @@ _REMEDY = "finish it with the keyveil that wrote the store, on a backup, or crea
 def describe_rounds(tx: SqlTransaction, *, tables: tuple[str, ...]) -> None:
     """Write a description of every round, or why its campaign has none; `tables` hold parts of its tallies.
 
-    In both stores `rounds.description` holds what was told, and `rounds.pin` nothing.
+    In both stores `rounds.description` holds the text of schema 2, and `rounds.pin` nothing.
     """
     for no, name, config in tx._all("select no, id, config from campaigns order by no"):
         try:
@@ -43,16 +43,16 @@ def describe_rounds(tx: SqlTransaction, *, tables: tuple[str, ...]) -> None:
 
 
 def _rounds(tx: SqlTransaction, no: int, name: str, config: str, tables: tuple[str, ...]) -> list[Round]:
-    """The rounds of a campaign, each the same as what was told of it."""
+    """The rounds of a campaign, each the same as the text of schema 2 says."""
     campaign = Campaign.from_fields(json.loads(config))
     if campaign.id != name:
         raise StoreError("its text has another hash")
     protocol = campaign.protocol()
     history: list[tuple[Round, Tally]] = []
     texts = tx._all("select number, description from rounds where campaign = ? order by number", (no,))
-    for number, told in texts:
+    for number, text in texts:
         asked = protocol.next(history) if history else protocol.start(campaign.id)
-        if isinstance(asked, Outcome) or _told(asked) != _without_campaign(told):
+        if isinstance(asked, Outcome) or _schema_2_fields(asked) != _without_campaign(text):
             raise StoreError(f"round {number} was opened with other parameters than this keyveil gives it")
         is_last = number == texts[-1][0]
         empty = count(asked.mechanism, [], question=asked.question)
@@ -60,7 +60,7 @@ def _rounds(tx: SqlTransaction, no: int, name: str, config: str, tables: tuple[s
     return [asked for asked, _ in history]
 
 
-def _told(round: Round) -> dict[str, Any]:
+def _schema_2_fields(round: Round) -> dict[str, Any]:
     """What schema 2 said of a round, beside the campaign's text."""
     said = {
         "format": "keyveil-device/1",

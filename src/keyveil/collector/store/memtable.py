@@ -19,7 +19,7 @@ SlicesOf = Callable[[list[bytes]], list[int]]
 """The slices to which ids belong."""
 
 
-class Pending:
+class WriteBatch:
     """What one transaction adds: ids and their rounds by campaign, and tallies as they are with them."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Pending:
 class Memtable:
     """Ids by campaign and slice, and the tallies as they are with them.
 
-    >>> pending, memtable = Pending(), Memtable()
+    >>> pending, memtable = WriteBatch(), Memtable()
     >>> pending.claim((1, 1), [bytes(16)])
     >>> memtable.update(pending, lambda ids: [5] * len(ids))
     >>> memtable.known(1, [bytes(16), bytes([1] * 16)]) == {bytes(16)}
@@ -64,7 +64,7 @@ class Memtable:
         here = self._round_of.get(campaign)
         return {name for name in ids if name in here} if here else set()
 
-    def update(self, pending: Pending, slices_of: SlicesOf) -> None:
+    def update(self, pending: WriteBatch, slices_of: SlicesOf) -> None:
         """Add what a transaction has committed."""
         for campaign, round_of in pending.round_of.items():
             slices = self._slices.setdefault(campaign, [[] for _ in range(N_SLICES)])

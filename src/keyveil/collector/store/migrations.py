@@ -3,7 +3,7 @@
     1   the embedded store has no memtable, or one table of it, `young`: what blocks add to tallies
     2   `young` holds the ids of blocks, `added` what they add, `swept` how far each slice is flushed
     3   these three are called memtable_ids, memtable_tallies and flushed; rounds have descriptions, with
-        their pins, in place of what devices were told; `outcomes` of finished campaigns; campaigns that
+        their pins, in place of the text that devices read; `outcomes` of finished campaigns; campaigns that
         could not be brought over say why
     4   the tree `ids` is cut into `runs` and `run_pages`, found by a hash with a key of the store's own; the
         shared store has `recent_ids` for those that are not in runs yet

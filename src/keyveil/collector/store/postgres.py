@@ -31,8 +31,7 @@ from typing import Any, cast
 
 import psycopg
 
-from keyveil.collector.problems import Problem
-from keyveil.collector.store.base import SCHEMA, RoundRow, TallyRow
+from keyveil.collector.store.base import SCHEMA, NotEmbeddedError, RoundRow, TallyRow
 from keyveil.collector.store.cells import add, pack, unpack
 from keyveil.collector.store.migrations import SHARED, Migration, find_migration, migrate, refuse_to_change
 from keyveil.collector.store.run_tables import (
@@ -87,7 +86,7 @@ _STEP_GROUPS = 64
 _DAMAGED = (psycopg.errors.DataCorrupted, psycopg.errors.IndexCorrupted)
 
 
-class _Memory:
+class _RunCache:
     """What a process knows of runs: how ids are hashed, and the filters of campaigns in use."""
 
     def __init__(self, hash: IdHash) -> None:
@@ -99,7 +98,7 @@ class _Memory:
         return slices
 
 
-class _Tables(SqlTransaction):
+class _PostgresStatements(SqlTransaction):
     """Statements on a connection."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
@@ -126,10 +125,10 @@ class _Tables(SqlTransaction):
         self._all("select pg_advisory_xact_lock(?::bigint)::text", (_STARTING,))
 
 
-class PostgresTransaction(_Tables):
+class PostgresTransaction(_PostgresStatements):
     """A transaction on this thread's connection."""
 
-    def __init__(self, connection: psycopg.Connection[Any], memory: _Memory) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], memory: _RunCache) -> None:
         super().__init__(connection)
         self._memory = memory
         self.claimed: Counter[int] = Counter()
@@ -353,7 +352,7 @@ class PostgresStore:
         self._grown: Counter[tuple[int, int]] = Counter()
         self._counting = threading.Lock()
         try:
-            self._memory = _Memory(self._prepare(announce))
+            self._memory = _RunCache(self._prepare(announce))
         except BaseException:
             self.close()
             raise
@@ -406,7 +405,7 @@ class PostgresStore:
 
     def backup(self, path: Path, *, is_cancelled: Callable[[], bool] = lambda: False) -> None:
         """PostgreSQL has its own."""
-        raise Problem("not-embedded")
+        raise NotEmbeddedError("only the embedded store is backed up by the collector")
 
     def close(self) -> None:
         """Give the connections back."""
@@ -456,7 +455,7 @@ class PostgresStore:
     def _prepare(self, announce: Callable[[Migration], None]) -> IdHash:
         """Make the tables, or bring them to today's schema; collectors that start at once take turns."""
         with self._transaction() as connection:
-            tx = _Tables(connection)
+            tx = _PostgresStatements(connection)
             # Whoever migrates may take long, and whoever starts meanwhile waits for it.
             tx._run("set local idle_in_transaction_session_timeout = 0")
             tx._run("set local lock_timeout = 0")

@@ -58,7 +58,7 @@ _HEAD = Struct("<6q")
 _LOW_32, _SIX = np.uint64(32), np.uint64(6)
 
 
-class Hashed(NamedTuple):
+class HashedIds(NamedTuple):
     """Ids as runs see them: slices, and places and bits in filters, as fractions of 2^32 and as masks."""
 
     slices: Ints
@@ -80,11 +80,11 @@ class IdHash:
         words = np.frombuffer(key, dtype="<u8").reshape(2, 3)
         self._first, self._second = words | np.array([1, 1, 0], dtype=np.uint64)
 
-    def __call__(self, ids: Ids) -> Hashed:
+    def __call__(self, ids: Ids) -> HashedIds:
         """Where ids belong."""
         halves = ids.view("<u8")
         first, second = _mixed(halves, self._first), _mixed(halves, self._second)
-        return Hashed(
+        return HashedIds(
             slices=(first >> np.uint64(58)).astype(np.int64),
             place=first << _SIX >> _LOW_32,
             mask=_mask(first),
@@ -155,7 +155,7 @@ class Drafted(NamedTuple):
     pages: list[bytes]
 
 
-def draft(ids: Ids, hashed: Hashed) -> Drafted:
+def draft(ids: Ids, hashed: HashedIds) -> Drafted:
     """The run of some ids, all different."""
     n_ids = len(ids)
     n_pages = -(-n_ids // _PAGE)
@@ -206,7 +206,7 @@ class _Layer:
         self._sizes = np.array([1 if run is None else run.words.size for run in row], dtype=np.uint64)
         self._pages = np.array([1 if run is None else run.n_pages for run in row], dtype=np.uint64)
 
-    def look(self, ids: Hashed) -> tuple[Ints, Ints]:
+    def look(self, ids: HashedIds) -> tuple[Ints, Ints]:
         """Which ids may be here, and in which page."""
         sizes, starts = self._sizes[ids.slices], self._starts[ids.slices]
         at = (ids.place * sizes >> _LOW_32).astype(np.int64)
@@ -246,7 +246,7 @@ class Runs:
         self.by_no = {no: run for layer in self._layers for no, run in layer.runs.items()}
         self.last = max(self.by_no, default=0)
 
-    def look(self, ids: Hashed) -> tuple[Ints, Ints]:
+    def look(self, ids: HashedIds) -> tuple[Ints, Ints]:
         """Which ids may be known, and the page that tells; an id may be asked about several."""
         none: Ints = np.zeros(0, dtype=np.int64)
         found = [(none, none), *(layer.look(ids) for layer in self._layers)]

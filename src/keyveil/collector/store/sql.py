@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from keyveil.collector.store.base import Act, Block, CampaignRow, OutcomeRow, RoundRow, TallyRow
+from keyveil.collector.store.base import Act, CampaignRow, OutcomeRow, ReportBlock, RoundRow, TallyRow
 from keyveil.collector.store.cells import pack
 from keyveil.collector.tokens import Credential, Role
 from keyveil.rounds import Round
@@ -107,7 +107,7 @@ class SqlTransaction:
         )
         return tally_row(rows)
 
-    def blocks(self, campaign: int, round: int, *, after: int = 0, most: int = 16) -> list[Block]:
+    def blocks(self, campaign: int, round: int, *, after: int = 0, most: int = 16) -> list[ReportBlock]:
         """The next blocks of a round's reports, by number."""
         rows = self._all(
             "select no, length, crc, reports from blocks where campaign = ? and round = ? and no > ? "
@@ -115,7 +115,8 @@ class SqlTransaction:
             (campaign, round, after, most),
         )
         return [
-            Block(no=no, length=length, crc=crc, reports=bytes(reports)) for no, length, crc, reports in rows
+            ReportBlock(no=no, length=length, crc=crc, reports=bytes(reports))
+            for no, length, crc, reports in rows
         ]
 
     def credential(self, id: str) -> Credential | None:

@@ -23,7 +23,7 @@ from typing import Any
 
 from keyveil.collector.store.base import SCHEMA, RoundRow, TallyRow, ids_in
 from keyveil.collector.store.cells import add, pack, unpack
-from keyveil.collector.store.memtable import Memtable, Pending, Place
+from keyveil.collector.store.memtable import Memtable, Place, WriteBatch
 from keyveil.collector.store.migrations import EMBEDDED, Migration, find_migration, migrate, refuse_to_change
 from keyveil.collector.store.run_tables import (
     RUN_TABLES,
@@ -71,7 +71,7 @@ _MOST_IDS = N_SLICES * 4096
 
 
 @dataclass(slots=True)
-class _Memory:
+class _StoreCache:
     """What a process that is alone need not ask the file again: its next `write` starts another."""
 
     hash: IdHash
@@ -86,7 +86,7 @@ class _Memory:
     """Which tokens are live."""
 
 
-class _Tables(SqlTransaction):
+class _SqliteStatements(SqlTransaction):
     """Statements on a connection."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -108,13 +108,15 @@ class _Tables(SqlTransaction):
         return self._all(question, (json.dumps(nos),))
 
 
-class SqliteTransaction(_Tables):
+class SqliteTransaction(_SqliteStatements):
     """A transaction on the only connection that writes, or on a reader's own; `pending` is what it adds."""
 
-    def __init__(self, connection: sqlite3.Connection, memory: _Memory, sums: Mapping[Place, Tally]) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, memory: _StoreCache, sums: Mapping[Place, Tally]
+    ) -> None:
         super().__init__(connection)
         self._memory, self._sums = memory, sums
-        self.pending = Pending()
+        self.pending = WriteBatch()
         self.runs: dict[int, Runs] = {}
         """The runs of campaigns that this transaction has asked for or changed."""
         self.flushed: dict[int, Sequence[int]] = {}
@@ -251,7 +253,7 @@ class SqliteTransaction(_Tables):
 
     def _last_ids(self, campaign: int) -> list[list[tuple[int, bytes]]]:
         """The ids that were not flushed at this transaction's moment, slice by slice, from their table."""
-        again = SqliteTransaction(self._connection, _Memory(hash=self._memory.hash), {})
+        again = SqliteTransaction(self._connection, _StoreCache(hash=self._memory.hash), {})
         again.recover_ids()
         memtable = Memtable()
         memtable.update(again.pending, lambda ids: self._memory.hash(as_ids(ids)).slices.tolist())
@@ -334,14 +336,14 @@ class SqliteStore:
             with _refusals():
                 self._writer = self._connect()
                 if read_only:
-                    tx = _Tables(self._writer)
+                    tx = _SqliteStatements(self._writer)
                     refuse_to_change(
                         tx, tables={name for (name,) in tx._all("select name from sqlite_master")}
                     )
                 else:
                     self._prepare()
                     self._migrate(backup_first, announce)
-                self._memory = _Memory(hash=id_hash(_Tables(self._writer)))
+                self._memory = _StoreCache(hash=id_hash(_SqliteStatements(self._writer)))
             self._recover()
         except BaseException:
             self._give_back()
@@ -524,13 +526,13 @@ class SqliteStore:
             for table in (*TABLES, *_OWN_TABLES):
                 connection.execute(table.format(**_WORDS))
             connection.execute("insert into store values ('schema', ?)", (str(SCHEMA),))
-            add_key(_Tables(connection))
+            add_key(_SqliteStatements(connection))
             connection.execute(f"pragma application_id = {APPLICATION}")
             connection.execute("commit")
 
     def _migrate(self, backup_first: Path | None, announce: Callable[[Migration], None]) -> None:
         """Bring the tables to today's schema; nobody else has the file open."""
-        tx = _Tables(self._writer)
+        tx = _SqliteStatements(self._writer)
         migration = find_migration(tx, tables={name for (name,) in tx._all("select name from sqlite_master")})
         if not migration.is_needed:
             return

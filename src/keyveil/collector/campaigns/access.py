@@ -1,0 +1,135 @@
+"""Who asks: tokens are made, recognised and revoked, and every act is on the log."""
+
+from __future__ import annotations
+
+from keyveil.collector.campaigns.context import NOBODY, Context
+from keyveil.collector.campaigns.messages import (
+    ActList,
+    ActView,
+    NewToken,
+    TokenCreated,
+    TokenList,
+    TokenView,
+)
+from keyveil.collector.problems import Problem
+from keyveil.collector.tokens import BELOW_OPERATOR, Credential, Role, digest, mint, recognise
+from keyveil.errors import StoreError
+
+# Device tokens remembered.
+_DEVICES = 100_000
+
+
+class Access:
+    """The tokens of a collector."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._devices: dict[bytes, Credential] = {}
+
+    def first_token(self) -> str | None:
+        """An admin token where none was ever made; it is shown once."""
+        try:
+            with self._context.store.write() as tx:
+                tx.be_alone()
+                if tx.has_admin():
+                    return None
+                token, credential = mint(
+                    Role.ADMIN, None, now=self._context.now(), label="made at the first start"
+                )
+                tx.add_credential(credential)
+                tx.log(
+                    at=self._context.now(), token=NOBODY, act="token-made", detail=f"{credential.id} admin"
+                )
+                return token
+        except StoreError as error:
+            if not error.damaged:
+                raise
+            self._context.mark_damaged("tokens", str(error))
+            return None
+
+    def cached(self, token: str) -> Credential | None:
+        """A device's credential that was met before; it is checked again where reports are written.
+
+        Found by the token's digest, so that the time it takes says nothing about other tokens.
+        """
+        return self._devices.get(digest(token))
+
+    def recognise(self, token: str) -> Credential | None:
+        """The credential behind a token, as the store knows it now."""
+        with self._context.store.read() as tx:
+            found = recognise(token, tx.credential)
+        if found is not None and found.role is Role.DEVICE:
+            if len(self._devices) >= _DEVICES:
+                self._devices.clear()
+            self._devices[digest(token)] = found
+        return found
+
+    def make(self, actor: Credential, campaign: str | None, new: NewToken) -> TokenCreated:
+        """A token for a campaign, or for the whole collector."""
+        role = Role(new.role)
+        if actor.role is not Role.ADMIN and role not in BELOW_OPERATOR:
+            raise Problem("forbidden", "an operator makes tokens for devices and analysts")
+        if campaign is not None:
+            self._context.known(campaign)
+            if role in (Role.ADMIN, Role.MONITOR):
+                raise Problem(
+                    "forbidden",
+                    f"a token of role {role.value} is for the whole collector; make it at /v1/tokens",
+                )
+        now = self._context.now()
+        token, credential = mint(role, campaign, now=now, label=new.label, rate=new.rate)
+        with self._context.store.write() as tx:
+            tx.add_credential(credential)
+            detail = f"{credential.id} {role.value}"
+            tx.log(at=now, token=actor.id, act="token-made", campaign=campaign or "", detail=detail)
+        return TokenCreated(id=credential.id, token=token, role=new.role, campaign=campaign)
+
+    def list(self, campaign: str | None) -> TokenList:
+        """The tokens of a campaign, or those of the whole collector."""
+        with self._context.store.read() as tx:
+            found = tx.credentials(campaign)
+        return TokenList(
+            tokens=[
+                TokenView(
+                    id=credential.id,
+                    role=credential.role.value,
+                    campaign=credential.campaign,
+                    label=credential.label,
+                    rate=credential.rate,
+                    created_at=credential.created_at,
+                    revoked_at=credential.revoked_at,
+                )
+                for credential in found
+            ]
+        )
+
+    def revoke(self, actor: Credential, campaign: str | None, id: str) -> None:
+        """A token of this scope opens nothing from now on."""
+        now = self._context.now()
+        with self._context.store.write() as tx:
+            found = tx.credential(id)
+            if found is None or found.campaign != campaign:
+                raise Problem("unknown-token-id")
+            if actor.role is not Role.ADMIN and found.role not in BELOW_OPERATOR:
+                raise Problem("forbidden", "an operator revokes tokens of devices and analysts")
+            tx.revoke(id, now)
+            tx.log(at=now, token=actor.id, act="token-revoked", campaign=campaign or "", detail=id)
+        self._devices = {key: device for key, device in self._devices.items() if device.id != id}
+
+    def acts(self, after: int) -> ActList:
+        """The log of administrative acts from a place on."""
+        with self._context.store.read() as tx:
+            found = tx.acts(after=after)
+        return ActList(
+            acts=[
+                ActView(
+                    no=act.no,
+                    at=act.at,
+                    token=act.token,
+                    act=act.act,
+                    campaign=act.campaign,
+                    detail=act.detail,
+                )
+                for act in found
+            ]
+        )

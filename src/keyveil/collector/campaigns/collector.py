@@ -1,0 +1,80 @@
+"""The collector without HTTP, all of it synchronous: one part for each thing that it does.
+
+    access       who asks: tokens and the log of acts
+    campaigns    created once, never changed
+    running      rounds, and how they end
+    outcomes     what a campaign found
+    readout      tallies, releases, results
+    reports      the stored reports: exports, recounts, tests of the noise
+
+Whoever acts is named by the id of their token; every act is logged in the transaction that does it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from keyveil.collector.campaigns.access import Access
+from keyveil.collector.campaigns.campaigns import Campaigns
+from keyveil.collector.campaigns.context import Context
+from keyveil.collector.campaigns.outcomes import Outcomes
+from keyveil.collector.campaigns.readout import ReadOut
+from keyveil.collector.campaigns.running import Running
+from keyveil.collector.campaigns.stored_reports import StoredReports
+from keyveil.collector.clock import Clock
+from keyveil.collector.logs import Log
+from keyveil.collector.settings import Settings
+from keyveil.collector.store import Store
+from keyveil.errors import KeyveilError, StoreError
+
+
+class Collector(Context):
+    """All that a collector does, over a store."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        settings: Settings | None = None,
+        clock: Clock | None = None,
+        log: Log | None = None,
+    ) -> None:
+        super().__init__(store, settings=settings, clock=clock, log=log)
+        if store.migrated is not None:
+            self.log.event("store-migrated", **{"from": store.migrated.start, "to": store.migrated.end})
+        self.access, self.campaigns = Access(self), Campaigns(self)
+        self.running, self.reports = Running(self), StoredReports(self)
+        self.readout = ReadOut(self, Outcomes(self))
+
+    def inspect(self) -> None:
+        """Look at every campaign; what cannot be read is named, the rest is served."""
+        try:
+            with self.store.read() as tx:
+                rows = tx.campaigns()
+        except StoreError as error:
+            if not error.damaged:
+                raise
+            self.mark_damaged("campaigns", str(error))
+            return
+        for row in rows:
+            try:
+                with self.store.read() as tx:
+                    known = self.cache.campaign(tx, row.id)
+                    assert known is not None
+                    for opened in tx.rounds(known.no):
+                        self.cache.tally(tx, known, opened.number)
+            except KeyveilError as error:
+                self.mark_damaged(row.id, str(error))
+
+    def backup(self, actor: str, *, is_cancelled: Callable[[], bool] = lambda: False) -> BinaryIO:
+        """A copy of the embedded store, as a file; nothing is left of one that `is_cancelled`."""
+        with tempfile.TemporaryDirectory(prefix="keyveil-") as folder:
+            path = Path(folder) / "backup.db"
+            self.store.backup(path, is_cancelled=is_cancelled)
+            copy = path.open("rb")
+        with self.store.write() as tx:
+            tx.log(at=self.now(), token=actor, act="backup-taken")
+        return copy

@@ -1,0 +1,355 @@
+"""A function for each request but an upload: what was asked, let in by `app`, becomes an answer.
+
+The table of endpoints names them. Each hands the work to the collector, away from the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+
+from keyveil.collector.campaigns import messages as m
+from keyveil.collector.campaigns.readout import RELEASE_TYPES, write_release
+from keyveil.collector.campaigns.stored_reports import REPORT_TYPES
+from keyveil.collector.http import pages
+from keyveil.collector.http.openapi import JSON
+from keyveil.collector.problems import Problem
+from keyveil.collector.store.base import NotEmbeddedError
+from keyveil.collector.strict import convert
+from keyveil.collector.tokens import Credential
+from keyveil.dashboard.assets import HEADERS, assets
+from keyveil.dashboard.planning import PlanQuestion
+from keyveil.dashboard.planning import answer as planned
+from keyveil.dashboard.privacy import promise
+from keyveil.errors import KeyveilError, StoreError
+
+if TYPE_CHECKING:
+    from keyveil.collector.http.app import Application
+
+_CHUNK = 1 << 20
+_HEALTH = msgspec.json.encode(m.Health(status="ok"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admitted:
+    """A request that was let in."""
+
+    request: Request
+    campaign: str
+    round: int
+    token: str
+    credential: Credential | None
+    query: dict[str, str]
+    body: Any
+
+    @property
+    def actor(self) -> Credential:
+        """Whose token it is."""
+        assert self.credential is not None, "an endpoint without roles has no actor"
+        return self.credential
+
+
+# --- pages and operations ---
+
+
+async def index(app: Application, _: Admitted) -> Response:
+    """The dashboard."""
+    return Response(assets()["index.html"].body, media_type="text/html", headers=dict(HEADERS))
+
+
+async def docs(app: Application, _: Admitted) -> Response:
+    """Every request, for people."""
+    return _page(pages.docs(app.endpoints))
+
+
+async def errors(app: Application, _: Admitted) -> Response:
+    """The catalogue of refusals."""
+    return _page(pages.errors())
+
+
+async def openapi(app: Application, _: Admitted) -> Response:
+    """Every request, for programs."""
+    return reply(app.openapi)
+
+
+async def healthz(app: Application, _: Admitted) -> Response:
+    """The process lives: nothing is looked at."""
+    return Response(_HEALTH, media_type=JSON)
+
+
+async def readyz(app: Application, _: Admitted) -> Response:
+    """Whether reports can be taken."""
+
+    def look() -> None:
+        with app.collector.store.read() as tx:
+            tx.has_admin()
+        if app.writer.failing:
+            # Nobody sends to a collector that is not ready: it must see by itself that it is again.
+            with app.collector.store.write() as tx:
+                tx.probe()
+            app.writer.failing = ""
+
+    is_ready, why = app.writer.is_alive and not app.writer.is_full, ""
+    try:
+        await app.work(look)
+    except StoreError as error:
+        is_ready, why = False, str(error)
+    said = m.Ready(
+        ready=is_ready,
+        store=app.collector.store.kind,
+        waiting_uploads=app.writer.n_waiting,
+        clock_doubt=app.collector.clock.doubt,
+        failing=why,
+        damaged=[f"{campaign}: {why}" for campaign, why in app.collector.damaged.items()],
+    )
+    return reply(said, 200 if is_ready else 503)
+
+
+async def metrics(app: Application, _: Admitted) -> Response:
+    """Counters for Prometheus."""
+    return Response(
+        app.collector.metrics.text(),
+        headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"},
+    )
+
+
+# --- campaigns and rounds ---
+
+
+async def create_campaign(app: Application, asked: Admitted) -> Response:
+    """A campaign whose first round is open."""
+    said = asked.body
+    # The contract's file is the campaign alone; beside terms it is a table of its own.
+    if not isinstance(said, dict) or not isinstance(said.get("campaign"), dict):
+        said = {"campaign": said}
+    made = await app.work(app.collector.campaigns.create, asked.actor.id, convert(said, m.NewCampaign))
+    return reply(made, 201 if made.created else 200)
+
+
+async def list_campaigns(app: Application, asked: Admitted) -> Response:
+    """The campaigns that the token is for."""
+    return reply(await app.work(app.collector.campaigns.list, asked.actor.campaign))
+
+
+async def view_campaign(app: Application, asked: Admitted) -> Response:
+    """A campaign and its open round."""
+    return reply(await app.work(app.collector.campaigns.view, asked.campaign))
+
+
+async def label_campaign(app: Application, asked: Admitted) -> Response:
+    """Another label."""
+    label = convert(asked.body, m.Label)
+    await app.work(app.collector.campaigns.label, asked.actor.id, asked.campaign, label.label)
+    return reply(label)
+
+
+async def compare_campaign(app: Application, asked: Admitted) -> Response:
+    """What another campaign changes."""
+    return reply(await app.work(app.collector.campaigns.compare, asked.campaign, convert(asked.body, dict)))
+
+
+async def send_reports(app: Application, asked: Admitted) -> Response:
+    """Uploads are the intake's; an address that only looks like one leads nowhere."""
+    raise Problem("unknown-campaign")
+
+
+async def list_rounds(app: Application, asked: Admitted) -> Response:
+    """How far each round is."""
+    return reply(await app.work(app.collector.running.list, asked.campaign))
+
+
+async def close_round(app: Application, asked: Admitted) -> Response:
+    """A round is closed."""
+    return reply(await app.work(app.collector.running.close, asked.actor.id, asked.campaign, asked.round))
+
+
+async def read_tally(app: Application, asked: Admitted) -> Response:
+    """The sum of a round's reports."""
+    tally = await app.work(app.collector.readout.tally, asked.campaign, asked.round)
+    return Response(tally.to_json(), media_type=JSON)
+
+
+async def issue_ids(app: Application, asked: Admitted) -> Response:
+    """Ids for reports to come."""
+    count = int(asked.query["count"])
+    app.rates.spend(asked.actor, count)
+    issue = app.collector.campaigns.issue_ids
+    nonce = asked.query.get("nonce")
+    return reply(await app.work(issue, asked.campaign, token=asked.actor.id, nonce=nonce, count=count))
+
+
+async def recount(app: Application, asked: Admitted) -> Response:
+    """The stored reports, counted again."""
+    return reply(await app.work(app.collector.reports.recount, asked.campaign, asked.round))
+
+
+async def examine(app: Application, asked: Admitted) -> Response:
+    """The stored reports, tested for honest noise."""
+    return reply(await app.work(app.collector.reports.examine, asked.campaign, asked.round))
+
+
+async def export_reports(app: Application, asked: Admitted) -> Response:
+    """The stored reports of a round as a file."""
+    form = asked.query["format"]
+    file = await app.work(app.collector.reports.export, asked.campaign, asked.round, form)
+    return _file(app, file, REPORT_TYPES[form], f"round-{asked.round}.{form}")
+
+
+async def release(app: Application, asked: Admitted) -> Response:
+    """What the campaign found, as a file."""
+    form = asked.query["format"]
+    made, is_open = await app.work(
+        app.collector.readout.release,
+        asked.campaign,
+        post=asked.query["post"],
+        estimator=asked.query.get("estimator"),
+    )
+    headers = {
+        "content-type": RELEASE_TYPES[form],
+        "keyveil-state": "open" if is_open else "final",
+        "content-disposition": f'attachment; filename="release.{form}"',
+        "x-content-type-options": "nosniff",
+    }
+    return Response(await app.work(write_release, made, form), headers=headers)
+
+
+# --- what the dashboard asks for ---
+
+
+async def about(app: Application, asked: Admitted) -> Response:
+    """A campaign in a few words."""
+    return reply(await app.work(app.collector.campaigns.about, asked.campaign))
+
+
+async def progress(app: Application, asked: Admitted) -> Response:
+    """How far a campaign is."""
+    return reply(await app.work(app.collector.running.progress, asked.campaign))
+
+
+async def results(app: Application, asked: Admitted) -> Response:
+    """What the campaign found, as the dashboard shows it."""
+    packed = await app.work(app.collector.readout.results, asked.campaign, post=asked.query["post"])
+    headers = {"cache-control": "no-store", "vary": "accept-encoding"}
+    if "gzip" in asked.request.headers.get("accept-encoding", ""):
+        return Response(packed, media_type=JSON, headers=headers | {"content-encoding": "gzip"})
+    return Response(await app.work(gzip.decompress, packed), media_type=JSON, headers=headers)
+
+
+async def hostile(app: Application, asked: Admitted) -> Response:
+    """What devices that lie could make of it."""
+    share = int(asked.query["per_mille"]) / 1000
+    return reply(await app.work(app.collector.readout.reach, asked.campaign, share))
+
+
+async def privacy(app: Application, asked: Admitted) -> Response:
+    """The campaign's privacy label."""
+    known = await app.work(app.collector.known, asked.campaign)
+    return reply(await app.work(promise, known.campaign))
+
+
+async def plan(app: Application, asked: Admitted) -> Response:
+    """What a campaign would be able to say."""
+    try:
+        return reply(await app.work(planned, convert(asked.body, PlanQuestion)))
+    except KeyveilError as error:
+        raise error if isinstance(error, Problem) else Problem("no-plan", str(error)) from None
+
+
+# --- tokens, the log, backups ---
+
+
+async def make_token(app: Application, asked: Admitted) -> Response:
+    """A token for a campaign."""
+    new = convert(asked.body, m.NewToken)
+    return reply(await app.work(app.collector.access.make, asked.actor, asked.campaign or None, new), 201)
+
+
+async def list_tokens(app: Application, asked: Admitted) -> Response:
+    """The tokens of a campaign."""
+    return reply(await app.work(app.collector.access.list, asked.campaign or None))
+
+
+async def revoke_token(app: Application, asked: Admitted) -> Response:
+    """A token opens nothing from now on."""
+    await app.work(app.collector.access.revoke, asked.actor, asked.campaign or None, asked.token)
+    return Response(status_code=204)
+
+
+async def make_collector_token(app: Application, asked: Admitted) -> Response:
+    """A token for the whole collector."""
+    return await make_token(app, asked)
+
+
+async def list_collector_tokens(app: Application, asked: Admitted) -> Response:
+    """The tokens for the whole collector."""
+    return await list_tokens(app, asked)
+
+
+async def revoke_collector_token(app: Application, asked: Admitted) -> Response:
+    """A token for the whole collector opens nothing from now on."""
+    return await revoke_token(app, asked)
+
+
+async def acts(app: Application, asked: Admitted) -> Response:
+    """The log of administrative acts."""
+    return reply(await app.work(app.collector.access.acts, int(asked.query["after"])))
+
+
+async def backup(app: Application, asked: Admitted) -> Response:
+    """A copy of the embedded store; whoever hangs up ends the copying."""
+    gone = threading.Event()
+    copying = asyncio.ensure_future(app.work(app.collector.backup, asked.actor.id, is_cancelled=gone.is_set))
+    leaving = asyncio.ensure_future(_disconnected(asked.request))
+    try:
+        await asyncio.wait({copying, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if not copying.done():
+            gone.set()
+        leaving.cancel()
+    try:
+        file = await copying
+    except NotEmbeddedError:
+        raise Problem("not-embedded") from None
+    except StoreError:
+        if gone.is_set():
+            raise ClientDisconnect from None
+        raise
+    return _file(app, file, "application/vnd.sqlite3", "backup.db")
+
+
+# --- answers ---
+
+
+def reply(said: Any, status: int = 200) -> Response:
+    """A message as JSON."""
+    return Response(
+        msgspec.json.encode(said), status_code=status, media_type=JSON, headers={"cache-control": "no-store"}
+    )
+
+
+def _page(page: str) -> Response:
+    return Response(page, media_type="text/html", headers=pages.HEADERS)
+
+
+async def _disconnected(request: Request) -> None:
+    """Wait until whoever asked is gone; their body has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _file(app: Application, file: BinaryIO, kind: str, name: str) -> Response:
+    async def parts() -> AsyncIterator[bytes]:
+        with file:
+            while part := await app.work(file.read, _CHUNK):
+                yield part
+
+    headers = {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"}
+    return StreamingResponse(parts(), media_type=kind, headers=headers)
