@@ -101,7 +101,7 @@ def test_few_classes_are_told_within_their_errors_and_another_law_is_not(epsilon
     m = EncodedOracle(
         encoder=SizeClass(n_keys=60, starts=(0, 1, 2, 3, 4)), oracle=Response.for_epsilon(epsilon, 5)
     )
-    law = SizeLaw.told(m.encoder, m.oracle, draw_tally(m, of_sizes(sizes), insecure_generator(2)))
+    law = SizeLaw.from_answers(m.encoder, m.oracle, draw_tally(m, of_sizes(sizes), insecure_generator(2)))
     shares = np.bincount(sizes) / n
     a, b = float(m.a), float(m.b)
     slack = Z * math.sqrt((b + (a - b) * 0.4) / n) / (a - b)
@@ -122,7 +122,7 @@ def test_a_wave_tells_the_mean_size_within_its_error_and_twice_the_sizes_are_ano
         encoder=SizeClass(n_keys=60, starts=starts), oracle=Wave.for_epsilon(epsilon, len(starts))
     )
     law, double = (
-        SizeLaw.told(m.encoder, m.oracle, draw_tally(m, of_sizes(some), insecure_generator(4)))
+        SizeLaw.from_answers(m.encoder, m.oracle, draw_tally(m, of_sizes(some), insecure_generator(4)))
         for some in (sizes, np.minimum(2 * sizes, 60))
     )
     place = np.searchsorted(np.array(starts), sizes, side="right") - 1

@@ -233,7 +233,9 @@ def single_sizes(scene):
 def told_law(scene, support):
     oracle = Response.for_epsilon(1, 5)
     tally = Tally.of(question="q", n_reports=1000, support=support)
-    return SizeLaw.told(SizeClass(n_keys=9, starts=(0, 1, 2, 3, 4)), oracle, tally, scene.tuning.size_model)
+    return SizeLaw.from_answers(
+        SizeClass(n_keys=9, starts=(0, 1, 2, 3, 4)), oracle, tally, scene.tuning.size_model
+    )
 
 
 def strength(scene, heard, *, size=50, l=1, n=10**6):

@@ -217,7 +217,7 @@ def _(mechanism: Bucket, trace: Tally) -> Iterator[Finding]:
 
 @traced.register
 def _(mechanism: SignedResponse, trace: Tally) -> Iterator[Finding]:
-    yield from _even("dummies", trace.cells["dummies"], "some dummies are told more often than others")
+    yield from _even("dummies", trace.cells["dummies"], "some dummies come more often than others")
 
 
 @traced.register
@@ -353,7 +353,7 @@ def _hashed(trace: Tally, a: float, cohorts: int, buckets: int) -> Iterator[Find
         )
     # Users of one pair share the unevenness of a finite family of hashes, at worst all of them the same.
     spread = 1 + n * (a - 1 / buckets) ** 2 / cohorts * buckets / (buckets - 1)
-    yield from _even("bucket", trace.cells["bucket"], "some buckets are told more often than others", spread)
+    yield from _even("bucket", trace.cells["bucket"], "some buckets come more often than others", spread)
 
 
 def _doubled(mechanism: Bucket, trace: Tally) -> Iterator[Finding]:

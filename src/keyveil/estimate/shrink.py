@@ -72,7 +72,7 @@ SHRINKING = Shrinking()
 
 
 class Anchor(NamedTuple):
-    """Where means lie on the whole, from users who told a value and nothing else."""
+    """Where means lie on the whole, from users who gave a value and nothing else."""
 
     mean: float
     error: float
@@ -226,14 +226,16 @@ def shrink(
     held = _shares((law + of_signs)[:, 1:])
     mean_of = np.clip((held * means[:, 1:]).sum(axis=1), -1.0, 1.0)
     threshold = prior.threshold(top, whole.frequency.size)
-    told = _told(_shares(law + of_signs), grid, threshold, tuning.sharp)
+    summaries = _summaries(_shares(law + of_signs), grid, threshold, tuning.sharp)
     if earlier is not None:
-        again, told = told, np.empty((len(told), whole.frequency.size))
-        told[:, earlier.keys] = again
-        told[:, earlier.rest] = _told(earlier.believe(prior), earlier.prior.grid, threshold, tuning.sharp)
+        again, summaries = summaries, np.empty((len(summaries), whole.frequency.size))
+        summaries[:, earlier.keys] = again
+        summaries[:, earlier.rest] = _summaries(
+            earlier.believe(prior), earlier.prior.grid, threshold, tuning.sharp
+        )
         again_mean, mean_of = mean_of, np.full(whole.frequency.size, centre)
         mean_of[earlier.keys] = again_mean
-    frequency, frequency_top, in_top = told
+    frequency, frequency_top, in_top = summaries
     concentrated = bool(np.sort(in_top)[-top:].mean() >= tuning.concentrated)
     return Shrunk(
         frequency=frequency,
@@ -246,7 +248,7 @@ def shrink(
     )
 
 
-def _told(belief: Floats, grid: Floats, threshold: float, sharp: int) -> Floats:
+def _summaries(belief: Floats, grid: Floats, threshold: float, sharp: int) -> Floats:
     """Three rows: the mean frequency, that of a loss for the top, and the chance to be in the top."""
     weight = belief / (1 + (threshold / np.maximum(grid, 1e-12)) ** sharp)
     in_top = belief[:, grid >= threshold].sum(axis=1)

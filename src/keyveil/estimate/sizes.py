@@ -114,8 +114,10 @@ class SizeLaw:
         return cls(sizes=held.astype(float), shares=counts[held] / counts.sum())
 
     @classmethod
-    def told(cls, classes: SizeClass, oracle: Oracle, tally: Tally, model: SizeModel = SIZE_MODEL) -> SizeLaw:
-        """From what a group told of its sizes in classes: projected, or the likeliest where a wave told them.
+    def from_answers(
+        cls, classes: SizeClass, oracle: Oracle, tally: Tally, model: SizeModel = SIZE_MODEL
+    ) -> SizeLaw:
+        """From answers about sizes in classes: projected, or the likeliest where a wave was used.
 
         Classes are few and unlike each other, so nothing is smoothed: that would move the mean.
         """
@@ -191,9 +193,9 @@ class Truncation:
         shares: Floats,
         model: SizeModel = SIZE_MODEL,
     ) -> Truncation:
-        """The same with the strength that a group told who hold popular keys; `shares` are of all keys.
+        """The same with the strength that holders of popular keys answered with; `shares` are of all keys.
 
-        What was told is weighed against what was expected, each by its error.
+        What was answered is weighed against what was expected, each by its error.
         """
         a, b, n = float(oracle.a), float(oracle.b), tally.n_reports
         heard = share(a, b, tally.cells["support"], n)[1:]
@@ -208,10 +210,10 @@ class Truncation:
             return replace(self, strength=guess)
         found = min(1.0, max(model.least_kept, float(heard @ kept) / whole))
         error = math.sqrt(b * (1 - b) * float(((kept - found) ** 2).sum()) / n) / ((a - b) * whole)
-        told = math.log(found) / math.log(modelled)
-        told_error = error / (found * abs(math.log(modelled)))
-        weight = doubt**2 / (doubt**2 + told_error**2)
-        believed = weight * told + (1 - weight) * guess
+        strength = math.log(found) / math.log(modelled)
+        found_error = error / (found * abs(math.log(modelled)))
+        weight = doubt**2 / (doubt**2 + found_error**2)
+        believed = weight * strength + (1 - weight) * guess
         return replace(self, strength=min(model.most_strength, max(0.0, believed)))
 
     def left_out(self, frequency: Floats, unmodelled: float = UNMODELLED) -> Floats:

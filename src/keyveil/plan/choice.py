@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 # What is known of a mean without data, that it lies in [-1, 1]: the variance of an even law there.
 PRIOR_MEAN_VARIANCE = 1 / 3
-# The end of the dial where both signs of a key share their bucket and no mean is told.
+# The end of the dial where both signs of a key share their bucket and no mean is known.
 FREQUENCIES_ONLY = 1.0
 WANTS = ("both", "frequency", "mean")
 # Hashes that a collector evaluates in seconds: about 10**9 a second.
@@ -46,7 +46,7 @@ class Choosing:
     hopeless: float = 0.28
     """Where less than this part of the means' variance would be explained, frequencies come first;"""
     frequencies_first: float = 0.8
-    """the dial rho is then set to this: not to 1, where means would not be told at all."""
+    """the dial rho is then set to this: not to 1, where means would not be known at all."""
     dear_levels: float = 0.05
     """Levels tell means better than signs; they may cost frequencies this much more error."""
     means_weigh: float = 2.0
@@ -140,9 +140,9 @@ def promise(
     grown = slope(truncation.frequency, cut, np.maximum(1e-6, cut / 100))
     spread = mechanism.moments.covariance(cut, tuning.typical_mean, mechanism.expected_asked(reports))
     left = truncation.left_out(at, tuning.unmodelled)
-    # Of keys that nobody holds nothing is told, and of no key's mean where signs are tied.
-    told = cut**2 / spread.of_mean(1.0, tuning.typical_mean)
-    of_mean = 1 / (1 / PRIOR_MEAN_VARIANCE + told)
+    # Of keys that nobody holds nothing is known, and of no key's mean where signs are tied.
+    known = cut**2 / spread.of_mean(1.0, tuning.typical_mean)
+    of_mean = 1 / (1 / PRIOR_MEAN_VARIANCE + known)
     return Choice(
         mechanism=mechanism,
         truncation=truncation,

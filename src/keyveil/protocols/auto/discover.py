@@ -85,7 +85,7 @@ def ask_overlap(settings: Settings, before: Round, keys: tuple[int, ...]) -> Rou
 
 
 def read_overlap(settings: Settings, answers: Answers) -> Candidates:
-    """The candidates, and how many users hold; as many as of all keys, where nobody told."""
+    """The candidates, and how many users hold; as many as of all keys, where nobody answered."""
     opened, heard = answers.opened("overlap"), answers.heard("overlap")
     if opened.round.keys is None:
         raise opened.unreadable()

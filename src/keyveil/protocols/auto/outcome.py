@@ -68,8 +68,8 @@ def outcome(settings: Settings, answers: Answers) -> Outcome:
 
 def _in_one_round(settings: Settings, answers: Answers, law: SizeLaw, anchor: Anchor) -> Found:
     """`collect`, as those who checked correct it."""
-    told = measure.read(answers.required("collect"), law)
-    main = check.apply(settings, answers, told)
+    measured = measure.read(answers.required("collect"), law)
+    main = check.apply(settings, answers, measured)
     shrunk = shrink(
         main.seen,
         total=sizes.total(law),
@@ -77,7 +77,7 @@ def _in_one_round(settings: Settings, answers: Answers, law: SizeLaw, anchor: An
         top=settings.top,
         tuning=settings.tuning.shrinking,
     )
-    said = notes(settings, answers, law, told.raw, told.cut)
+    said = notes(settings, answers, law, measured.raw, measured.cut)
     return Found(main.raw, main.cut, not main.cut.is_idle, shrunk, said)
 
 

@@ -44,12 +44,12 @@ class Auto(Settings):
             case "overlap":
                 return measure.ask_again(self, before, discover.read_overlap(self, answers))
             case "collect" if check.is_due(self, before):
-                told = measure.read(answers.required("collect"), sizes.law(self, answers))
-                return check.ask(self, told, values.anchor(self, answers))
+                measured = measure.read(answers.required("collect"), sizes.law(self, answers))
+                return check.ask(self, measured, values.anchor(self, answers))
             case "measure" if check.is_due(self, before):
                 candidates = discover.read_overlap(self, answers)
-                told = measure.read(answers.required("measure"), candidates.law)
-                return check.ask(self, told, values.anchor(self, answers))
+                measured = measure.read(answers.required("measure"), candidates.law)
+                return check.ask(self, measured, values.anchor(self, answers))
         return outcome(self, answers)
 
     def _after_sizes(self, before: Round, law: SizeLaw) -> Round:

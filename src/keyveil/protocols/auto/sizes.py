@@ -29,7 +29,7 @@ def question(settings: Settings, n_keys: int) -> EncodedOracle:
 
 
 def law(settings: Settings, answers: Answers) -> SizeLaw:
-    """How many pairs users hold; as declared, where nobody told."""
+    """How many pairs users hold; as declared, where nobody answered."""
     if not settings.holds_several:
         return values.law(settings, answers)
     found = answers.heard("sizes")
@@ -37,10 +37,10 @@ def law(settings: Settings, answers: Answers) -> SizeLaw:
 
 
 def read(found: Answered, tuning: Tuning) -> SizeLaw:
-    """What a group told of its sizes."""
+    """What a group answered about its sizes."""
     match found.round.mechanism:
         case EncodedOracle(encoder=SizeClass() as classes, oracle=oracle):
-            return SizeLaw.told(classes, oracle, found.tally, tuning.size_model)
+            return SizeLaw.from_answers(classes, oracle, found.tally, tuning.size_model)
     raise found.unreadable()
 
 

@@ -44,7 +44,7 @@ def ask(settings: Settings, campaign: str, number: int) -> Round:
 
 
 def read(settings: Settings, answers: Answers) -> Values | None:
-    """The mean of one value a user, and how many hold any; None where nobody told."""
+    """The mean of one value a user, and how many hold any; None where nobody answered."""
     found = answers.heard("values")
     if found is None:
         return None
@@ -59,12 +59,12 @@ def read(settings: Settings, answers: Answers) -> Values | None:
 
 
 def anchor(settings: Settings, answers: Answers) -> Anchor | None:
-    """Where means lie on the whole, if anybody told."""
+    """Where means lie on the whole, if anybody answered."""
     found = read(settings, answers)
     return None if found is None else found.anchor
 
 
 def law(settings: Settings, answers: Answers) -> SizeLaw:
-    """How many users hold their one pair; all of them, where nobody told."""
+    """How many users hold their one pair; all of them, where nobody answered."""
     found = read(settings, answers)
     return SizeLaw.exactly(1) if found is None else found.law
