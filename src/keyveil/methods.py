@@ -107,7 +107,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             allocations=_allocations("ue-sw"),
             gives_distribution=True,
         ),
-        "bucket": Method(what="whole records hashed to a few buckets, one told", mechanism="bucket"),
+        "bucket": Method(what="whole records hashed to a few buckets, one sent", mechanism="bucket"),
         "levels": Method(what="an index, absent or a level of the value at once", mechanism="levels"),
         "auto": Method(what="the planner's choice for what the sizes turn out to be", needs_users=True),
         "krr-harmony": Method(

@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Truncations:
-    """Two rounds that cut records differently: `first` asked about the keys in `here`, `second` all others."""
+    """Two rounds that cut differently: `first` asked about the keys in `here`, `second` about all others."""
 
     here: NDArray[np.bool_]
     first: Truncation

@@ -32,7 +32,7 @@ export class Trouble extends Error {
 const listeners = new Set();
 let isConnected = true;
 
-/** Told `true` or `false` whenever the collector is found or lost. */
+/** Called with `true` or `false` whenever the collector is found or lost. */
 export function onConnection(listener) {
   listeners.add(listener);
 }

@@ -161,7 +161,7 @@ function troubleNode(error, again, heading) {
     );
   }
   const isRole = error.status === 403;
-  // What a program is told, to send a header, is nothing that a person can do.
+  // What a program should do, to send a header, is nothing that a person can do.
   const isMissing = error.code === "no-token";
   return h(
     "section",

@@ -44,7 +44,7 @@ class IndexedBoundary(AsksOneKey, Calibration, ThroughChannel):
     def __post_init__(self) -> None:
         check_size(self.n_keys, 1)
         if self.channel.window.n_out != self.channel.window.n_in:
-            raise MechanismError("a boundary is told as one of the boundaries; its window is one wide")
+            raise MechanismError("a boundary is sent as one of the boundaries; its window is one wide")
 
     # --- the kernel ---
 

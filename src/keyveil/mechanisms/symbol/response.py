@@ -44,7 +44,7 @@ class SignedResponse(PaddedSampling):
                 f"keep + flip + 2 ({self.n_padded} - 1) fake must be all {c.words} words; use for_epsilon"
             )
         if c.flip < c.fake:
-            raise MechanismError("a wrong sign must be told at least as often as any other symbol")
+            raise MechanismError("a wrong sign must be sent at least as often as any other symbol")
 
     @classmethod
     def from_ratios(

@@ -253,11 +253,11 @@ class Glass {
     const sent = await this.device.upload();
     // The answer is kept: asked again, the device hands out the same bytes.
     const { bytes } = await this.device.report(held);
-    const told = await this.device.explain(held);
+    const explained = await this.device.explain(held);
     put(
       this.out,
       this.sideBySide(held, bytes),
-      told.text
+      explained.text
         .split("\n")
         .slice(-2)
         .map((line) => h("p", {}, line)),
