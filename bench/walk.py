@@ -38,6 +38,7 @@ import keyveil
 from keyveil.campaign import Campaign
 from keyveil.cli.app import keyveil as command
 from keyveil.client import Reporter
+from keyveil.tally.bits import warm_up
 
 RESULTS = Path(__file__).parent / "results" / "walk.json"
 ROOT = f"{Path(keyveil.__file__).parent}{os.sep}"
@@ -98,6 +99,7 @@ class Walker(threading.Thread):
         super().__init__(daemon=True)
         self._recorder, self._out, self._folder = recorder, out, folder
         self.files: dict[str, list[str]] = {}
+        self.failed: BaseException | None = None
 
     def run(self) -> None:
         """Walk twice, then stop the collector."""
@@ -105,10 +107,12 @@ class Walker(threading.Thread):
             self._recorder.walker = threading.get_ident()
             while (found := re.search(r"once: (\S+)\s.*?(http://\S+)", self._out.getvalue(), re.S)) is None:
                 time.sleep(0.05)
-            time.sleep(4 * QUIET)
+            _wait_for(found[2])
             for name in ("first", "second"):
                 for what in ("release", "results"):
                     self._walk(f"{name} {what}", what, *found.groups())
+        except BaseException as error:
+            self.failed = error
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
 
@@ -119,13 +123,23 @@ class Walker(threading.Thread):
         device = Reporter.connect(url, ledger=self._folder / name, token=created["device_token"])
         device.enable()
         with self._recorder.on():
-            assert device.submit({"app-3": 12.0}), "not queued"
-            assert device.upload(), "not sent"
+            assert (made := device.submit({"app-3": 12.0})), str(made)
+            assert (sent := device.upload(timeout=60)), str(sent)
         self.files["submit"] = sorted(self._recorder.device)
         self.files["upload"] = sorted(self._recorder.collector)
         with self._recorder.on():
             _ask(f"{url}/{what}", token)
         self.files[what] = sorted(self._recorder.collector)
+
+
+def _wait_for(base: str) -> None:
+    """Until the collector answers, and has done what it does once it is started."""
+    while True:
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(f"{base}/healthz").close()
+            break
+        time.sleep(QUIET / 4)
+    time.sleep(4 * QUIET)
 
 
 def _ask(url: str, token: str, body: Any = None) -> bytes:
@@ -139,6 +153,8 @@ def _ask(url: str, token: str, body: Any = None) -> bytes:
 def walk() -> dict[str, list[str]]:
     """The files of each step."""
     recorder, out = Recorder(), io.StringIO()
+    # Loops are compiled in Python, which takes minutes where every call is recorded.
+    warm_up()
     with tempfile.TemporaryDirectory() as folder:
         walker = Walker(recorder, out, Path(folder))
         threading.setprofile(recorder)
@@ -151,6 +167,8 @@ def walk() -> dict[str, list[str]]:
         sys.setprofile(None)
         threading.setprofile(None)  # type: ignore[arg-type]
         walker.join()
+    if walker.failed is not None:
+        raise walker.failed
     return walker.files
 
 

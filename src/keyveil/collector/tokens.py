@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -105,3 +105,14 @@ def _text(secret: bytes) -> str:
 def digest(secret: str) -> bytes:
     """What may be kept and compared in place of a secret."""
     return hashlib.sha256(secret.encode()).digest()
+
+
+def is_repeated(headers: Sequence[tuple[bytes, bytes]], name: bytes = b"authorization") -> bool:
+    """Whether a header that says who asks comes more than once: then nobody knows who does."""
+    return sum(header == name for header, _ in headers) > 1
+
+
+def bearer(header: bytes) -> str:
+    """The token in an Authorization header, or a text that is none."""
+    scheme, _, token = header.partition(b" ")
+    return token.strip().decode("latin-1") if scheme.lower() == b"bearer" else ""

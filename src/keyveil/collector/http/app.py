@@ -23,13 +23,13 @@ from starlette.routing import Route
 from keyveil.collector.campaigns.cache import RoundGrowth
 from keyveil.collector.campaigns.collector import Collector
 from keyveil.collector.http.endpoints import ENDPOINTS, Endpoint, Scope
-from keyveil.collector.http.handlers import Admitted
-from keyveil.collector.http.intake import FRUITLESS, Intake, bearer, is_repeated, unavailable
+from keyveil.collector.http.handlers import AdmittedRequest
+from keyveil.collector.http.intake import FRUITLESS, PREFIX, SUFFIX, URL_LENGTH, Intake, unavailable
 from keyveil.collector.http.limits import Connections, Rates
 from keyveil.collector.http.openapi import JSON, document
 from keyveil.collector.problems import Problem
 from keyveil.collector.strict import parse_json, parse_toml
-from keyveil.collector.tokens import Credential
+from keyveil.collector.tokens import Credential, bearer, is_repeated
 from keyveil.collector.writing.writer import Writer
 from keyveil.dashboard.assets import answer
 from keyveil.errors import StoreError
@@ -78,7 +78,7 @@ class Application:
         """One connection's next request."""
         if scope["type"] == "http":
             path: str = scope["path"]
-            if Intake.takes(scope["method"], path):
+            if _is_upload(scope["method"], path):
                 await self.intake(scope, receive, _noting_the_fruitless(scope, send, is_upload=True))
                 return
             send = _noting_the_fruitless(scope, send, is_upload=False)
@@ -176,7 +176,7 @@ class Application:
             problem.body(), status_code=problem.status, headers={**headers, "cache-control": "no-store"}
         )
 
-    async def _asked(self, endpoint: Endpoint, request: Request) -> Admitted:
+    async def _asked(self, endpoint: Endpoint, request: Request) -> AdmittedRequest:
         """Who asks, about what, with what; refused in this order."""
         credential = None if endpoint.roles is None else await self._credential(endpoint, request)
         campaign = request.path_params.get("campaign", "")
@@ -190,7 +190,7 @@ class Application:
                 raise Problem("other-campaign")
             if endpoint.scope is Scope.COLLECTOR and credential.campaign is not None:
                 raise Problem("other-campaign", "this needs a token for the whole collector")
-        return Admitted(
+        return AdmittedRequest(
             request=request,
             campaign=campaign,
             round=_round(request.path_params.get("round", "0")),
@@ -249,6 +249,10 @@ class Application:
             return
         status, headers, body = found
         await Response(body, status_code=status, headers=headers)(scope, receive, send)
+
+
+def _is_upload(method: str, path: str) -> bool:
+    return method == "POST" and len(path) == URL_LENGTH and path.startswith(PREFIX) and path.endswith(SUFFIX)
 
 
 def _noting_the_fruitless(scope: Any, send: Any, *, is_upload: bool) -> Any:

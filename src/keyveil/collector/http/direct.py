@@ -33,6 +33,7 @@ from keyveil.collector.http.intake import (
 )
 from keyveil.collector.http.limits import Bystanders, Connections
 from keyveil.collector.problems import Problem
+from keyveil.collector.settings import Settings
 from keyveil.collector.writing.upload import Upload
 
 # The minor version of uvicorn that the tests have seen, and what is used of its protocol.
@@ -76,6 +77,7 @@ class Direct(HttpToolsProtocol):
     """A connection; subclasses name the `intake` that uploads go to, and what all connections share."""
 
     intake: Intake
+    settings: Settings
     others: Connections
     bystanders: Bystanders
     # A request's cycle, uvicorn's or ours.
@@ -86,7 +88,7 @@ class Direct(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Take an upload here, or let an ASGI task be started for the request."""
         self._is_in_head, self._head_bytes = False, 0
-        origin = self._address if self._address not in self.intake.proxies else self._find_origin()
+        origin = self._address if self._address not in self.settings.proxies else self._find_origin()
         if self.parser.get_method() == b"POST" and not self.others.may_upload(self):
             self.scope["extensions"] = {FULL: {}}
         elif self.parser.get_method() == b"POST" and self._is_usual():
@@ -148,13 +150,15 @@ class Direct(HttpToolsProtocol):
 
     def _expect_header(self) -> None:
         if self._deadline is None:
-            late = Problem("bad-request", "the header did not come in time")
-            self._deadline = self.loop.call_later(self.intake.patience, self._cut_off, late)
+            self._deadline = self.loop.call_later(self.settings.patience, self._give_up)
 
     def _expect_nothing(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _give_up(self) -> None:
+        self._cut_off(Problem("bad-request", "the header did not come in time"))
 
     def _cut_off(self, problem: Problem) -> None:
         """A header that is too long, or does not come."""
@@ -261,7 +265,7 @@ class PendingUpload:
     def be_patient(self) -> None:
         """Wait for the rest of the body, for a while."""
         if not self.is_whole and not self.response_complete and self._timer is None:
-            patience = self._protocol.intake.patience
+            patience = self._protocol.settings.patience
             self._timer = self._protocol.loop.call_later(patience, self._give_up)
 
     def put(self) -> None:
@@ -345,9 +349,10 @@ def find_difference() -> str:
     return f"uvicorn's protocol lacks {', '.join(missing)}" if missing else ""
 
 
-def direct_protocol(intake: Intake, connections: Connections) -> type[Direct]:
+def direct_protocol(intake: Intake, connections: Connections, settings: Settings) -> type[Direct]:
     """The protocol class of one collector."""
-    return type("Direct", (Direct,), {"intake": intake, "others": connections, "bystanders": Bystanders()})
+    shared = {"intake": intake, "settings": settings, "others": connections, "bystanders": Bystanders()}
+    return type("Direct", (Direct,), shared)
 
 
 def _message(status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bytes:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from keyveil.collector.http.app import Application
 
 
-Handler = Callable[["Application", handlers.Admitted], Awaitable[Response]]
+Handler = Callable[["Application", handlers.AdmittedRequest], Awaitable[Response]]
 
 
 class Scope(Enum):

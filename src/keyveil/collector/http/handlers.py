@@ -39,7 +39,7 @@ _HEALTH = msgspec.json.encode(m.Health(status="ok"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admitted:
+class AdmittedRequest:
     """A request that was let in."""
 
     request: Request
@@ -60,32 +60,32 @@ class Admitted:
 # --- pages and operations ---
 
 
-async def index(app: Application, _: Admitted) -> Response:
+async def index(app: Application, _: AdmittedRequest) -> Response:
     """The dashboard."""
     return Response(assets()["index.html"].body, media_type="text/html", headers=dict(HEADERS))
 
 
-async def docs(app: Application, _: Admitted) -> Response:
+async def docs(app: Application, _: AdmittedRequest) -> Response:
     """Every request, for people."""
     return _page(pages.docs(app.endpoints))
 
 
-async def errors(app: Application, _: Admitted) -> Response:
+async def errors(app: Application, _: AdmittedRequest) -> Response:
     """The catalogue of refusals."""
     return _page(pages.errors())
 
 
-async def openapi(app: Application, _: Admitted) -> Response:
+async def openapi(app: Application, _: AdmittedRequest) -> Response:
     """Every request, for programs."""
     return reply(app.openapi)
 
 
-async def healthz(app: Application, _: Admitted) -> Response:
+async def healthz(app: Application, _: AdmittedRequest) -> Response:
     """The process lives: nothing is looked at."""
     return Response(_HEALTH, media_type=JSON)
 
 
-async def readyz(app: Application, _: Admitted) -> Response:
+async def readyz(app: Application, _: AdmittedRequest) -> Response:
     """Whether reports can be taken."""
 
     def look() -> None:
@@ -113,7 +113,7 @@ async def readyz(app: Application, _: Admitted) -> Response:
     return reply(said, 200 if is_ready else 503)
 
 
-async def metrics(app: Application, _: Admitted) -> Response:
+async def metrics(app: Application, _: AdmittedRequest) -> Response:
     """Counters for Prometheus."""
     return Response(
         app.collector.metrics.text(),
@@ -124,7 +124,7 @@ async def metrics(app: Application, _: Admitted) -> Response:
 # --- campaigns and rounds ---
 
 
-async def create_campaign(app: Application, asked: Admitted) -> Response:
+async def create_campaign(app: Application, asked: AdmittedRequest) -> Response:
     """A campaign whose first round is open."""
     said = asked.body
     # The contract's file is the campaign alone; beside terms it is a table of its own.
@@ -134,50 +134,50 @@ async def create_campaign(app: Application, asked: Admitted) -> Response:
     return reply(made, 201 if made.created else 200)
 
 
-async def list_campaigns(app: Application, asked: Admitted) -> Response:
+async def list_campaigns(app: Application, asked: AdmittedRequest) -> Response:
     """The campaigns that the token is for."""
     return reply(await app.work(app.collector.campaigns.list, asked.actor.campaign))
 
 
-async def view_campaign(app: Application, asked: Admitted) -> Response:
+async def view_campaign(app: Application, asked: AdmittedRequest) -> Response:
     """A campaign and its open round."""
     return reply(await app.work(app.collector.campaigns.view, asked.campaign))
 
 
-async def label_campaign(app: Application, asked: Admitted) -> Response:
+async def label_campaign(app: Application, asked: AdmittedRequest) -> Response:
     """Another label."""
     label = convert(asked.body, m.Label)
     await app.work(app.collector.campaigns.label, asked.actor.id, asked.campaign, label.label)
     return reply(label)
 
 
-async def compare_campaign(app: Application, asked: Admitted) -> Response:
+async def compare_campaign(app: Application, asked: AdmittedRequest) -> Response:
     """What another campaign changes."""
     return reply(await app.work(app.collector.campaigns.compare, asked.campaign, convert(asked.body, dict)))
 
 
-async def send_reports(app: Application, asked: Admitted) -> Response:
+async def send_reports(app: Application, asked: AdmittedRequest) -> Response:
     """Uploads are the intake's; an address that only looks like one leads nowhere."""
     raise Problem("unknown-campaign")
 
 
-async def list_rounds(app: Application, asked: Admitted) -> Response:
+async def list_rounds(app: Application, asked: AdmittedRequest) -> Response:
     """How far each round is."""
     return reply(await app.work(app.collector.running.list, asked.campaign))
 
 
-async def close_round(app: Application, asked: Admitted) -> Response:
+async def close_round(app: Application, asked: AdmittedRequest) -> Response:
     """A round is closed."""
     return reply(await app.work(app.collector.running.close, asked.actor.id, asked.campaign, asked.round))
 
 
-async def read_tally(app: Application, asked: Admitted) -> Response:
+async def read_tally(app: Application, asked: AdmittedRequest) -> Response:
     """The sum of a round's reports."""
     tally = await app.work(app.collector.readout.tally, asked.campaign, asked.round)
     return Response(tally.to_json(), media_type=JSON)
 
 
-async def issue_ids(app: Application, asked: Admitted) -> Response:
+async def issue_ids(app: Application, asked: AdmittedRequest) -> Response:
     """Ids for reports to come."""
     count = int(asked.query["count"])
     app.rates.spend(asked.actor, count)
@@ -186,24 +186,24 @@ async def issue_ids(app: Application, asked: Admitted) -> Response:
     return reply(await app.work(issue, asked.campaign, token=asked.actor.id, nonce=nonce, count=count))
 
 
-async def recount(app: Application, asked: Admitted) -> Response:
+async def recount(app: Application, asked: AdmittedRequest) -> Response:
     """The stored reports, counted again."""
     return reply(await app.work(app.collector.reports.recount, asked.campaign, asked.round))
 
 
-async def examine(app: Application, asked: Admitted) -> Response:
+async def examine(app: Application, asked: AdmittedRequest) -> Response:
     """The stored reports, tested for honest noise."""
     return reply(await app.work(app.collector.reports.examine, asked.campaign, asked.round))
 
 
-async def export_reports(app: Application, asked: Admitted) -> Response:
+async def export_reports(app: Application, asked: AdmittedRequest) -> Response:
     """The stored reports of a round as a file."""
     form = asked.query["format"]
     file = await app.work(app.collector.reports.export, asked.campaign, asked.round, form)
     return _file(app, file, REPORT_TYPES[form], f"round-{asked.round}.{form}")
 
 
-async def release(app: Application, asked: Admitted) -> Response:
+async def release(app: Application, asked: AdmittedRequest) -> Response:
     """What the campaign found, as a file."""
     form = asked.query["format"]
     made, is_open = await app.work(
@@ -224,17 +224,17 @@ async def release(app: Application, asked: Admitted) -> Response:
 # --- what the dashboard asks for ---
 
 
-async def about(app: Application, asked: Admitted) -> Response:
+async def about(app: Application, asked: AdmittedRequest) -> Response:
     """A campaign in a few words."""
     return reply(await app.work(app.collector.campaigns.about, asked.campaign))
 
 
-async def progress(app: Application, asked: Admitted) -> Response:
+async def progress(app: Application, asked: AdmittedRequest) -> Response:
     """How far a campaign is."""
     return reply(await app.work(app.collector.running.progress, asked.campaign))
 
 
-async def results(app: Application, asked: Admitted) -> Response:
+async def results(app: Application, asked: AdmittedRequest) -> Response:
     """What the campaign found, as the dashboard shows it."""
     packed = await app.work(app.collector.readout.results, asked.campaign, post=asked.query["post"])
     headers = {"cache-control": "no-store", "vary": "accept-encoding"}
@@ -243,19 +243,19 @@ async def results(app: Application, asked: Admitted) -> Response:
     return Response(await app.work(gzip.decompress, packed), media_type=JSON, headers=headers)
 
 
-async def hostile(app: Application, asked: Admitted) -> Response:
+async def hostile(app: Application, asked: AdmittedRequest) -> Response:
     """What devices that lie could make of it."""
     share = int(asked.query["per_mille"]) / 1000
     return reply(await app.work(app.collector.readout.reach, asked.campaign, share))
 
 
-async def privacy(app: Application, asked: Admitted) -> Response:
+async def privacy(app: Application, asked: AdmittedRequest) -> Response:
     """The campaign's privacy label."""
     known = await app.work(app.collector.known, asked.campaign)
     return reply(await app.work(promise, known.campaign))
 
 
-async def plan(app: Application, asked: Admitted) -> Response:
+async def plan(app: Application, asked: AdmittedRequest) -> Response:
     """What a campaign would be able to say."""
     try:
         return reply(await app.work(planned, convert(asked.body, PlanQuestion)))
@@ -266,44 +266,44 @@ async def plan(app: Application, asked: Admitted) -> Response:
 # --- tokens, the log, backups ---
 
 
-async def make_token(app: Application, asked: Admitted) -> Response:
+async def make_token(app: Application, asked: AdmittedRequest) -> Response:
     """A token for a campaign."""
     new = convert(asked.body, m.NewToken)
     return reply(await app.work(app.collector.access.make, asked.actor, asked.campaign or None, new), 201)
 
 
-async def list_tokens(app: Application, asked: Admitted) -> Response:
+async def list_tokens(app: Application, asked: AdmittedRequest) -> Response:
     """The tokens of a campaign."""
     return reply(await app.work(app.collector.access.list, asked.campaign or None))
 
 
-async def revoke_token(app: Application, asked: Admitted) -> Response:
+async def revoke_token(app: Application, asked: AdmittedRequest) -> Response:
     """A token opens nothing from now on."""
     await app.work(app.collector.access.revoke, asked.actor, asked.campaign or None, asked.token)
     return Response(status_code=204)
 
 
-async def make_collector_token(app: Application, asked: Admitted) -> Response:
+async def make_collector_token(app: Application, asked: AdmittedRequest) -> Response:
     """A token for the whole collector."""
     return await make_token(app, asked)
 
 
-async def list_collector_tokens(app: Application, asked: Admitted) -> Response:
+async def list_collector_tokens(app: Application, asked: AdmittedRequest) -> Response:
     """The tokens for the whole collector."""
     return await list_tokens(app, asked)
 
 
-async def revoke_collector_token(app: Application, asked: Admitted) -> Response:
+async def revoke_collector_token(app: Application, asked: AdmittedRequest) -> Response:
     """A token for the whole collector opens nothing from now on."""
     return await revoke_token(app, asked)
 
 
-async def acts(app: Application, asked: Admitted) -> Response:
+async def acts(app: Application, asked: AdmittedRequest) -> Response:
     """The log of administrative acts."""
     return reply(await app.work(app.collector.access.acts, int(asked.query["after"])))
 
 
-async def backup(app: Application, asked: Admitted) -> Response:
+async def backup(app: Application, asked: AdmittedRequest) -> Response:
     """A copy of the embedded store; whoever hangs up ends the copying."""
     gone = threading.Event()
     copying = asyncio.ensure_future(app.work(app.collector.backup, asked.actor.id, is_cancelled=gone.is_set))

@@ -22,7 +22,7 @@ from keyveil.collector.campaigns.cache import StoredCampaign
 from keyveil.collector.campaigns.collector import Collector
 from keyveil.collector.http.limits import Budget, Rates
 from keyveil.collector.problems import Problem
-from keyveil.collector.tokens import Credential, Role
+from keyveil.collector.tokens import Credential, Role, bearer, is_repeated
 from keyveil.collector.writing.fair_queue import Sender
 from keyveil.collector.writing.upload import (
     FRAMED,
@@ -43,7 +43,7 @@ PREFIX, SUFFIX = "/v1/campaigns/", "/reports"
 FULL, FRUITLESS = "keyveil.full", "keyveil.fruitless"
 _ID_LENGTH = 64
 _PREFIX, _SUFFIX = PREFIX.encode(), SUFFIX.encode()
-_URL_LENGTH = len(PREFIX) + _ID_LENGTH + len(SUFFIX)
+URL_LENGTH = len(PREFIX) + _ID_LENGTH + len(SUFFIX)
 _FRAMED, _JSON = FRAMED.encode(), JSON.encode()
 JSON_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
 # An unread body up to this is let pass, so that the sender keeps its connection; beyond it is closed.
@@ -82,16 +82,6 @@ class Intake:
             lambda: self._budget.taken,
         )
 
-    @staticmethod
-    def takes(method: str, path: str) -> bool:
-        """Whether a request is an upload."""
-        return (
-            method == "POST"
-            and path.endswith(SUFFIX)
-            and path.startswith(PREFIX)
-            and len(path) == _URL_LENGTH
-        )
-
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """One upload."""
         headers = dict(scope["headers"])
@@ -125,7 +115,7 @@ class Intake:
         self, url: bytes, headers: Sequence[tuple[bytes, bytes]], address: str, *, most: int
     ) -> Announced | None:
         """A usual upload whose header is all in order; None for any other."""
-        if not (len(url) == _URL_LENGTH and url.startswith(_PREFIX) and url.endswith(_SUFFIX)):
+        if not (len(url) == URL_LENGTH and url.startswith(_PREFIX) and url.endswith(_SUFFIX)):
             return None
         said = dict(headers)
         if is_repeated(headers):
@@ -190,16 +180,6 @@ class Intake:
         """Headers and body of a refusal, which is counted."""
         self._collector.metrics.count_problem(problem.code)
         return problem.headers(), problem.body()
-
-    @property
-    def proxies(self) -> tuple[str, ...]:
-        """Servers in front."""
-        return self._settings.proxies
-
-    @property
-    def patience(self) -> float:
-        """Seconds that a body may take to come."""
-        return self._settings.patience
 
     # --- with waiting ---
 
@@ -394,17 +374,6 @@ def _is_packed(headers: dict[bytes, bytes]) -> bool:
 
 class Disconnected(Exception):
     """The sender went away in the middle of a body."""
-
-
-def is_repeated(headers: Sequence[tuple[bytes, bytes]], name: bytes = b"authorization") -> bool:
-    """Whether a header that says who asks comes more than once: then nobody knows who does."""
-    return sum(header == name for header, _ in headers) > 1
-
-
-def bearer(header: bytes) -> str:
-    """The token in an Authorization header, or a text that is none."""
-    scheme, _, token = header.partition(b" ")
-    return token.strip().decode("latin-1") if scheme.lower() == b"bearer" else ""
 
 
 def unavailable(error: StoreError, retry_after: float) -> Problem:

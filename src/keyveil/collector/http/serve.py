@@ -65,7 +65,7 @@ def _protocol(application: Application) -> type[asyncio.Protocol] | Literal["aut
     except ImportError as error:
         why = f"uvicorn's protocol is elsewhere: {error}"
     if not why:
-        return direct_protocol(application.intake, application.connections)
+        return direct_protocol(application.intake, application.connections, application.collector.settings)
     application.collector.log.event("not-direct", why=why)
     return "auto"
 
