@@ -1,4 +1,4 @@
-"""The package in other people's builds: a bundler takes it for a browser, for Node and for neither; what comes out runs."""
+"""The package in other people's builds: for a browser, for Node and for neither; what a bundler makes runs."""
 
 import json
 import subprocess
@@ -21,9 +21,17 @@ APP = """
   export const answer = JSON.stringify([code, toHex(bytes)]);
 """
 CAMPAIGN = {
-    "epsilon": 1.0, "expires": "", "keys": ["maps", "mail"], "mechanism": "pckv-ue", "name": "apps", "other": False,
-    "owner": "", "pairs_per_user": 1, "purpose": "", "value_range": [0.0, 60.0],
-}  # fmt: skip
+    "epsilon": 1.0,
+    "expires": "",
+    "keys": ["maps", "mail"],
+    "mechanism": "pckv-ue",
+    "name": "apps",
+    "other": False,
+    "owner": "",
+    "pairs_per_user": 1,
+    "purpose": "",
+    "value_range": [0.0, 60.0],
+}
 DESCRIPTION = {
     "format": "keyveil-round/1",
     "campaign": json.dumps(CAMPAIGN, sort_keys=True, separators=(",", ":")),
@@ -38,8 +46,8 @@ DESCRIPTION = {
 PAGE = """
   import { readFileSync } from "node:fs";
   import vm from "node:vm";
-  const world = { TextEncoder, TextDecoder, Uint8Array, AbortController, URL, performance, setTimeout, clearTimeout };
-  vm.createContext(Object.assign(world, { crypto: globalThis.crypto, atob, btoa }));
+  const world = { TextEncoder, TextDecoder, Uint8Array, AbortController, URL, performance, atob, btoa };
+  vm.createContext(Object.assign(world, { crypto: globalThis.crypto, setTimeout, clearTimeout }));
   vm.runInContext(readFileSync(process.argv[1], "utf8"), world);
   console.log(await vm.runInContext("app.answer", world));
 """
@@ -107,7 +115,8 @@ def expected(project):
 def as_function(app):
     """The same for a page's plain script, which awaits nothing at its top."""
     imports, body = app.split(";", 1)
-    return f"{imports};\nexport const answer = (async () => {{ {body.replace('export const answer =', 'return')} }})();"
+    body = body.replace("export const answer =", "return")
+    return f"{imports};\nexport const answer = (async () => {{ {body} }})();"
 
 
 def test_a_bundle_for_a_page_runs_there_and_holds_nothing_of_nodes(project, expected):
@@ -153,47 +162,46 @@ def test_a_ledger_in_files_is_nodes_alone(project):
     assert run_module(project / "plain.js", cwd=project) == "function"
 
 
-@pytest.mark.parametrize(("resolution", "names"), [("bundler", "browser"), ("nodenext", "node")])
-def test_typescript_finds_the_types_of_what_it_gets(project, resolution, names):
-    """In Node the ledger in files is declared; in a page's build it is not."""
-    (project / "app.ts").write_text(
-        'import { Device, type Outcome } from "keyveil";\n'
-        'import { FileLedger } from "keyveil/node";\n'
-        "const device: Device = await Device.open({} as never, { ledger: new FileLedger('x') });\n"
-        "const outcome: Outcome<{ bytes: Uint8Array }> = await device.report({ maps: 1 });\n"
-        "if (outcome.ok) outcome.bytes.length; else outcome.reason.length;\n"
-        "// @ts-expect-error a record maps names to numbers\n"
-        'await device.report({ maps: "often" });\n'
-        + (
-            'import * as all from "keyveil";\n'
-            + ("// @ts-expect-error not in a page\n" if names == "browser" else "")
-            + "all.FileLedger;\n"
+TYPED = """
+  import * as everything from "keyveil";
+  import { Device, type Outcome } from "keyveil";
+  import { FileLedger } from "keyveil/node";
+  const device: Device = await Device.open({} as never, { ledger: new FileLedger("ledger.json") });
+  const outcome: Outcome<{ bytes: Uint8Array }> = await device.report({ maps: 1 });
+  export const size = outcome.ok ? outcome.bytes.length : outcome.reason.length;
+  // @ts-expect-error a record maps names to numbers
+  await device.report({ maps: "often" });
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "resolution", "file_ledger"),
+    [
+        (
+            "esnext",
+            "bundler",
+            "// @ts-expect-error not in a page\nexport const { FileLedger: other } = everything;",
         ),
-        encoding="utf-8",
-    )
-    module = "esnext" if resolution == "bundler" else "nodenext"
+        ("nodenext", "nodenext", "export const { FileLedger: other } = everything;"),
+    ],
+)
+def test_typescript_finds_the_types_of_what_it_gets(project, module, resolution, file_ledger):
+    """In Node the ledger in files is declared; in a page's build it is not."""
+    (project / "app.ts").write_text(TYPED + file_ledger, encoding="utf-8")
+    options = {
+        "noEmit": True,
+        "strict": True,
+        "target": "es2022",
+        "lib": ["es2022", "dom"],
+        "types": [],
+        "module": module,
+        "moduleResolution": resolution,
+        "preserveSymlinks": True,
+    }
+    settings = {"compilerOptions": options, "files": ["app.ts"]}
+    (project / "tsconfig.json").write_text(json.dumps(settings), encoding="utf-8")
     run = subprocess.run(
-        [
-            find_node(),
-            find_tool("tsc"),
-            "--noEmit",
-            "--strict",
-            "--target",
-            "es2022",
-            "--lib",
-            "es2022,dom",
-            "--types",
-            "",
-            "--module",
-            module,
-            "--moduleResolution",
-            resolution,
-            "--preserveSymlinks",
-            "app.ts",
-        ],  # fmt: skip
-        cwd=project,
-        capture_output=True,
-        text=True,
+        [find_node(), find_tool("tsc"), "-p", "."], cwd=project, capture_output=True, text=True
     )
     assert run.returncode == 0, run.stdout + run.stderr
 
