@@ -8,7 +8,7 @@ reports as there is room for, in the order in which they came; the others hear t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -26,9 +26,16 @@ DUPLICATE = "duplicate"
 
 
 def commit_group(
-    store: Store, cache: CampaignCache, uploads: Sequence[Upload], now: float
+    store: Store,
+    cache: CampaignCache,
+    uploads: Sequence[Upload],
+    now: float,
+    prepared: Callable[[], None] = lambda: None,
 ) -> list[RoundGrowth]:
-    """Write what can be counted and mark what cannot; nothing is marked for good unless this returns."""
+    """Write what can be counted and mark what cannot; nothing is marked for good unless this returns.
+
+    `prepared` is called when all is done but the commit.
+    """
     for upload in uploads:
         upload.reset()
     with store.gather() as tx:
@@ -52,6 +59,7 @@ def commit_group(
             last = row.number if row is not None else max((r.number for r in tx.rounds(no)), default=0)
             sound = [upload for upload in waiting[known[no].id] if upload.problem is None]
             grown += _commit_campaign(tx, cache, known[no], sound, asked, last)
+        prepared()
         return grown
 
 
