@@ -1,4 +1,4 @@
-"""The package in other people's builds: for a browser, for Node and for neither; what a bundler makes runs."""
+"""The package in other people's builds: for browsers, for Node and for neither; what is bundled runs."""
 
 import json
 import subprocess
