@@ -72,6 +72,7 @@ bench: $(VENV)/.dev            ## speed and theory against measurement; DATA=fol
 	$(BIN)/python bench/issued.py
 	$(BIN)/python bench/client.py
 	$(BIN)/python bench/collector.py --overload 60
+	$(BIN)/python bench/direct.py
 	$(BIN)/python bench/attacks.py
 	$(BIN)/python bench/backup.py
 	$(BIN)/python bench/ids.py
