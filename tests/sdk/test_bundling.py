@@ -1,4 +1,4 @@
-"""The package in other people's builds: a bundler takes it for a browser, for Node and for neither; what comes out runs."""
+"""The package in other people's builds: bundled for a page, for Node and for neither, it gives the same bytes."""
 
 import json
 import subprocess
@@ -21,9 +21,17 @@ APP = """
   export const answer = JSON.stringify([code, toHex(bytes)]);
 """
 CAMPAIGN = {
-    "epsilon": 1.0, "expires": "", "keys": ["maps", "mail"], "mechanism": "pckv-ue", "name": "apps", "other": False,
-    "owner": "", "pairs_per_user": 1, "purpose": "", "value_range": [0.0, 60.0],
-}  # fmt: skip
+    "epsilon": 1.0,
+    "expires": "",
+    "keys": ["maps", "mail"],
+    "mechanism": "pckv-ue",
+    "name": "apps",
+    "other": False,
+    "owner": "",
+    "pairs_per_user": 1,
+    "purpose": "",
+    "value_range": [0.0, 60.0],
+}
 DESCRIPTION = {
     "format": "keyveil-round/1",
     "campaign": json.dumps(CAMPAIGN, sort_keys=True, separators=(",", ":")),
@@ -38,8 +46,9 @@ DESCRIPTION = {
 PAGE = """
   import { readFileSync } from "node:fs";
   import vm from "node:vm";
-  const world = { TextEncoder, TextDecoder, Uint8Array, AbortController, URL, performance, setTimeout, clearTimeout };
-  vm.createContext(Object.assign(world, { crypto: globalThis.crypto, atob, btoa }));
+  const texts = { TextEncoder, TextDecoder, URL, atob, btoa };
+  const time = { AbortController, performance, setTimeout, clearTimeout };
+  const world = vm.createContext({ ...texts, ...time, Uint8Array, crypto: globalThis.crypto });
   vm.runInContext(readFileSync(process.argv[1], "utf8"), world);
   console.log(await vm.runInContext("app.answer", world));
 """
@@ -107,7 +116,8 @@ def expected(project):
 def as_function(app):
     """The same for a page's plain script, which awaits nothing at its top."""
     imports, body = app.split(";", 1)
-    return f"{imports};\nexport const answer = (async () => {{ {body.replace('export const answer =', 'return')} }})();"
+    made = body.replace("export const answer =", "return")
+    return f"{imports};\nexport const answer = (async () => {{ {made} }})();"
 
 
 def test_a_bundle_for_a_page_runs_there_and_holds_nothing_of_nodes(project, expected):
