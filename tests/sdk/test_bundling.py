@@ -1,4 +1,4 @@
-"""The package in other people's builds: bundled for a page, for Node and for neither, it gives the same bytes."""
+"""The package in other people's builds: for a page, for Node and for neither it gives the same bytes."""
 
 import json
 import subprocess
