@@ -1,4 +1,4 @@
-"""The package in other people's builds: for browsers, for Node and for neither; what is bundled runs."""
+"""The package in other people's builds: for a page, for Node and for neither it gives the same bytes."""
 
 import json
 import subprocess
@@ -46,8 +46,9 @@ DESCRIPTION = {
 PAGE = """
   import { readFileSync } from "node:fs";
   import vm from "node:vm";
-  const world = { TextEncoder, TextDecoder, Uint8Array, AbortController, URL, performance, atob, btoa };
-  vm.createContext(Object.assign(world, { crypto: globalThis.crypto, setTimeout, clearTimeout }));
+  const texts = { TextEncoder, TextDecoder, URL, atob, btoa };
+  const time = { AbortController, performance, setTimeout, clearTimeout };
+  const world = vm.createContext({ ...texts, ...time, Uint8Array, crypto: globalThis.crypto });
   vm.runInContext(readFileSync(process.argv[1], "utf8"), world);
   console.log(await vm.runInContext("app.answer", world));
 """
@@ -115,8 +116,8 @@ def expected(project):
 def as_function(app):
     """The same for a page's plain script, which awaits nothing at its top."""
     imports, body = app.split(";", 1)
-    body = body.replace("export const answer =", "return")
-    return f"{imports};\nexport const answer = (async () => {{ {body} }})();"
+    made = body.replace("export const answer =", "return")
+    return f"{imports};\nexport const answer = (async () => {{ {made} }})();"
 
 
 def test_a_bundle_for_a_page_runs_there_and_holds_nothing_of_nodes(project, expected):
