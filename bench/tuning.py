@@ -210,7 +210,7 @@ def compared(base: list[Run], other: list[Run]) -> Row:
         row[f"{name}_se"] = f"{off.std(ddof=1) / some / was[:, place].mean():.2g}"
     for place, name in enumerate(COVERED, start=len(FIGURES)):
         off = 100 * (now[:, place] - was[:, place])
-        row[name], row[f"{name}_se"] = f"{off.mean():.3g}", f"{off.std(ddof=1) / some:.2g}"
+        row[name], row[f"{name}_se"] = f"{round(off.mean(), 6):.3g}", f"{off.std(ddof=1) / some:.2g}"
     differs = [one.print != two.print for one, two in zip(base, other, strict=True)]
     return {**row, "otherwise": f"{np.mean(differs):.2g}"}
 
@@ -226,6 +226,7 @@ def measure(only: set[str]) -> Iterator[Row]:
         with on_trial(other) as version:
             for people, crowd in crowds().items():
                 head = {"number": name, "is": text_of(values[name]), "tried": label, "people": people}
+                head["repeats"] = str(crowd.repeats)
                 yield {**head, **compared(base[people], runs(crowd, version, base[people][0]))}
 
 

@@ -331,6 +331,15 @@ def crowds_with_a_top(scene):
 
 
 UP, DOWN = 1, -1
+# What decides for none of the table's people: limits of time, guards against noise, and a warning's doubt.
+QUIET = {
+    "choosing.longest",
+    "fewest_tops",
+    "shrinking.most_keys",
+    "size_model.least_kept",
+    "skew_doubt",
+    "top_points",
+}
 
 
 class Consequence(NamedTuple):
@@ -421,6 +430,9 @@ def test_every_number_has_a_consequence_and_rows_of_the_table(bench):
         rows = list(csv.DictReader(file))
     assert {row["number"] for row in rows} == names
     assert all(row["is"] == bench.text_of(bench.numbers(OWN)[row["number"]]) for row in rows)
+    assert {row["people"] for row in rows} == set(bench.crowds())
+    # All others reach the estimates or the notes of somebody in the table.
+    assert names - {row["number"] for row in rows if float(row["otherwise"])} == QUIET
 
 
 @pytest.mark.parametrize("name", CONSEQUENCES)
