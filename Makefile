@@ -6,15 +6,17 @@ ARGS ?=
 # Installed packages keep to the tested versions.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test node postgres java chromium bench-check check format lint types imports docs bench nightly mutants clean
+.PHONY: demo test node postgres java chromium bench-check check format lint types imports javascript docs bench nightly mutants \
+        clean
 
 demo: $(VENV)/.demo            ## the whole path, end to end
 	$(BIN)/keyveil demo $(ARGS)
 
 test: $(VENV)/.dev node postgres java chromium   ## every test and every example in the documentation strings
+	@! command -v npm >/dev/null || $(MAKE) --silent node_modules/.installed
 	$(BIN)/pytest -q -n 2 -m "not nightly" $(ARGS)
 
-# The JavaScript tests run inside pytest (tests/sdk); this finds Node 18 or newer, or installs it where that is allowed.
+# The JavaScript tests run inside pytest (tests/sdk); this finds Node and npm, or installs them where that is allowed.
 node:
 	@scripts/find_node.sh
 
@@ -30,7 +32,7 @@ java:
 chromium:
 	@scripts/find_chromium.sh
 
-check: format lint types imports test   ## the gate
+check: format lint types imports javascript test   ## the gate
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -44,6 +46,16 @@ types: $(VENV)/.dev
 imports: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 
+# The same for JavaScript: format, lint with import contracts, types of the client and of the dashboard.
+JS_TOOLS := node_modules/.bin
+JS_FORMATTED := '*.{js,json}' 'sdk/js/**/*.{js,ts,json,html}' 'src/keyveil/dashboard/static/**/*.{js,css,html}'
+
+javascript: node_modules/.installed
+	$(JS_TOOLS)/prettier --check --log-level warn --cache --cache-strategy content $(JS_FORMATTED)
+	$(JS_TOOLS)/eslint --max-warnings 0 '*.js' sdk/js src/keyveil/dashboard/static
+	$(JS_TOOLS)/tsc -p sdk/js
+	$(JS_TOOLS)/tsc -p .
+
 docs: $(VENV)/.docs            ## the site, in docs/_build/html; a warning is an error
 	$(BIN)/sphinx-build -W -n --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html
 
@@ -55,10 +67,12 @@ bench: $(VENV)/.dev            ## speed and theory against measurement; DATA=fol
 	$(BIN)/python bench/accuracy.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python bench/intervals.py
 	$(BIN)/python bench/long_records.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python bench/tuning.py
 	$(BIN)/python bench/averaging.py
 	$(BIN)/python bench/issued.py
 	$(BIN)/python bench/client.py
 	$(BIN)/python bench/collector.py --overload 60
+	$(BIN)/python bench/direct.py
 	$(BIN)/python bench/attacks.py
 	$(BIN)/python bench/backup.py
 	$(BIN)/python bench/ids.py
@@ -77,7 +91,12 @@ nightly: $(VENV)/.dev mutants  ## the slow proofs
 	$(BIN)/python bench/theory.py
 
 clean:
-	rm -rf $(VENV) .bench-venv docs/_build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) node_modules .bench-venv docs/_build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+
+# Exactly the packages of package-lock.json; no package runs a script of its own.
+node_modules/.installed: package.json package-lock.json | node
+	npm ci --ignore-scripts --silent
+	@touch $@
 
 $(VENV)/.venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -16,8 +16,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from keyveil.mechanisms import SAME_REPORTS
-from keyveil.protocols import METHODS, Rounds, build_protocol
+from keyveil.methods import METHODS, mechanism_of
+from keyveil.protocols import Protocol, build_protocol
 from keyveil.simulate import Population, coverage, insecure_generator, synthetic
 
 RESULTS = Path(__file__).parent / "results" / "coverage.csv"
@@ -25,7 +25,7 @@ USERS, KEYS, PAIRS, RUNS, SEED = 20_000, 50, 3, 2000, 12
 EPSILONS, SKEWS = (0.5, 1, 2, 4), {"Zipf": 1.0, "uniform": 0.0}
 GROUPS = {"frequent": slice(0, 5), "rare": slice(-5, None)}
 # What is read off another method's reports has its intervals. A name's place is a part of its seed.
-NAMES = (*(name for name in METHODS if name not in SAME_REPORTS), "privkvm-star oue")
+NAMES = (*(name for name in METHODS if mechanism_of(name) == name), "privkvm-star oue")
 # `auto` has those of the mechanism it chooses; long_records.py measures what cutting records does to them.
 MEASURED = tuple(name for name in NAMES if name != "auto")
 KEYS_ONLY = ("grr", "oue", "olh")
@@ -38,7 +38,7 @@ def people(name: str, popularity: str, users: int = USERS) -> Population:
     return synthetic(users=users, keys=KEYS, pairs_per_user=pairs, skew=SKEWS[popularity], seed=SEED)
 
 
-def protocol(name: str, epsilon: float) -> Rounds:
+def protocol(name: str, epsilon: float) -> Protocol:
     """A method as it is asked for; distributions, which no frequency needs, short ones of one key."""
     method, _, oracle = name.partition(" ")
     options: dict[str, object] = {"bins": 8, "only": (KEYS - 1,)} if method == "ue-sw" else {}

@@ -281,7 +281,7 @@ def against_spark(campaign: Campaign, path: Path, folder: Path) -> dict[str, obj
 
 
 def requirements(found: dict) -> list[tuple[str, float, float]]:
-    """What the issue asks for: the claim, the figure, and the least it must be."""
+    """The goals: what, the figure that was seen, and the least it should be."""
     big, small, rows = found["d=5850"], found["d=100"], []
 
     def ratio(side: dict, slow: str, fast: str) -> float:
@@ -333,7 +333,7 @@ def requirements(found: dict) -> list[tuple[str, float, float]]:
 def table(found: dict) -> str:
     """Everything as Markdown."""
     lines = ["# Noise and counting in bulk", "", f"Made by `bench/scale.py` on {found['machine']}.", ""]
-    lines += ["| what the issue asks for | least | seen | |", "|---|---|---|---|"]
+    lines += ["| what | goal | seen | |", "|---|---|---|---|"]
     lines += [
         f"| {claim} | {least:g} | {seen:.3g} | {'yes' if seen >= least else '**no**'} |"
         for claim, seen, least in requirements(found)

@@ -42,7 +42,7 @@ from keyveil.tally.bits import warm_up
 
 RESULTS = Path(__file__).parent / "results" / "walk.json"
 ROOT = f"{Path(keyveil.__file__).parent}{os.sep}"
-# At most so many files a step (issue 19).
+# At most so many files a step.
 GOALS = {"submit": 15, "upload": 30, "release": 20, "results": 22}
 FIELDS = {
     "epsilon": 1.0,

@@ -34,13 +34,13 @@ nitpick_ignore = [
     ("py:class", f"keyveil.{name}")
     for name in (
         "client.ledger.Account",
-        "client.transport.Answer",
+        "client.transport.HttpAnswer",
         "estimate.distribution.Windowed",
-        "estimate.hostile.Said",
+        "estimate.influence.Statement",
         "estimate.sizes.SizeLaw",
         "estimate.sizes.Truncation",
         "mechanisms.base.Ask",
-        "mechanisms.keys_only.Encoder",
+        "mechanisms.symbol.keys_only.Encoder",
         "mechanisms.oracles.Oracle",
     )
 ]

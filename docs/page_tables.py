@@ -18,9 +18,9 @@ import numpy as np
 from keyveil.collector.problems import CATALOGUE, REPORT_CODES
 from keyveil.errors import Refusal
 from keyveil.estimate import HOSTILE_SHARE, lever
-from keyveil.mechanisms import SAME_REPORTS, SEVERAL_ROUNDS
+from keyveil.methods import METHODS, has_several_rounds, mechanism_of
 from keyveil.numerics import epsilon_above
-from keyveil.protocols import METHODS, build_protocol
+from keyveil.protocols import build_protocol
 
 RESULTS = Path(__file__).resolve().parent.parent / "bench" / "results"
 SOURCES = tuple(sorted(path for path in RESULTS.iterdir() if path.suffix in (".csv", ".json")))
@@ -217,11 +217,53 @@ def long_records() -> str:
     )
 
 
+def tuning() -> str:
+    """What every tuned number of `auto` changes, halved and doubled, where it changes most for its noise."""
+    rows: dict[tuple[str, str], dict[str, list[dict[str, str]]]] = {}
+    for row in rows_of("tuning.csv"):
+        halves = rows.setdefault((row["number"], row["is"]), {"halved": [], "doubled": []})
+        halves[row["tried"]].append(row)
+    head = ("number", "is", *(f"{tried}: {what}" for tried in ("halved", "doubled") for what in _TUNED))
+    return table(
+        head,
+        (
+            (
+                f"`{number}`",
+                value,
+                *(_clearest(halves[tried], *figures) for tried in halves for figures in _TUNED.values()),
+            )
+            for (number, value), halves in rows.items()
+        ),
+    )
+
+
+# What a row says of errors, as a multiple of what they were, and of intervals, in percentage points more.
+_TUNED: Mapping[str, tuple[str, float]] = MappingProxyType(
+    {"frequencies": ("frequency_top", 1.0), "means": ("mean", 1.0), "covered": ("frequency_covered", 0.0)}
+)
+
+
+def _clearest(rows: list[dict[str, str]], figure: str, same: float) -> str:
+    """The change that stands out most from its standard error, and whose it is."""
+
+    def clear(row: dict[str, str]) -> float:
+        off, error = abs(float(row[figure]) - same), float(row[f"{figure}_se"])
+        return off / error if error else 0.0
+
+    # An error of two collections says little: they speak where nobody else does.
+    often = [row for row in rows if int(row["repeats"]) >= 4 and clear(row)]
+    row = max(often or rows, key=clear)
+    if not clear(row):
+        return "same"
+    sign = "+" if same == 0 else ""
+    return f"{float(row[figure]):{sign}.3g} ± {float(row[f'{figure}_se']):.1g}, {row['people']}"
+
+
 def hostile() -> str:
     """How far hostile devices move a key, for every method of one round; where ids are given out as well."""
     rows = []
     for name in METHODS:
-        if name in (*SEVERAL_ROUNDS, *SAME_REPORTS):
+        if has_several_rounds(name) or mechanism_of(name) != name:
             continue
         mechanism = build_protocol(name, 1.0, n_keys=KEYS).start("docs").mechanism
         chosen, given = (
@@ -300,7 +342,7 @@ def kernel(method: str) -> str:
             )
         )
     head = ("epsilon", "a, if sampled", "b, if not", "exact epsilon", "bytes of an answer")
-    which = f"the first round of `{method}`" if method in SEVERAL_ROUNDS else f"`{method}`"
+    which = f"the first round of `{method}`" if has_several_rounds(method) else f"`{method}`"
     return (
         f"Computed from the code's integers of {which} for {KEYS} keys and l = {PAIRS}: the chance that a "
         "report speaks for a key, and the loss.\n\n" + table(head, rows)
@@ -359,6 +401,7 @@ TABLES: Mapping[str, Callable[..., str]] = MappingProxyType(
         "methods": methods,
         "coverage": coverage,
         "long-records": long_records,
+        "tuning": tuning,
         "hostile": hostile,
         "attacks": attacks,
         "error-catalogue": error_catalogue,

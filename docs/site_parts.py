@@ -5,6 +5,7 @@
 {methods}               every method, from its registry
 {coverage}              how often intervals hold, from bench/results
 {long-records}          the same for `auto`, where records are cut
+{tuning}                what its tuned numbers change, halved and doubled
 {hostile}               how far lying devices move a key, from the estimators' weights
 {error-catalogue}       every refusal, from the collector's own table
 """

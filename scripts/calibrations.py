@@ -10,7 +10,8 @@ from typing import Any
 from keyveil.domain import Domain
 from keyveil.errors import DescriptionError
 from keyveil.mechanisms import Mechanism, describe
-from keyveil.mechanisms.named import NAMED, calibrated
+from keyveil.mechanisms.named import calibrated
+from keyveil.mechanisms.registry import NAMED
 from keyveil.numerics import Words, exp_below, price
 
 BUDGETS = ("1/1000000000", "3602879701896397/36028797018963968", "1/2", "1", "3/2", "4", "32")

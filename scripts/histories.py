@@ -25,7 +25,7 @@ from calibrations import scripted_words
 from keyveil import Campaign
 from keyveil.client import Caps, Reporter
 from keyveil.client.ledger import Ledger
-from keyveil.client.transport import Answer
+from keyveil.client.transport import HttpAnswer
 from keyveil.errors import KeyveilError
 from keyveil.numerics import Words
 from keyveil.report import REPORT_ID_BYTES
@@ -136,9 +136,9 @@ def _step(path: Path, caps: Mapping[str, float], step: Mapping[str, Any]) -> dic
         assert len(words) == n_words
         return words
 
-    def exchange(url: str, body: bytes | None, timeout: float, largest: int) -> Answer:
+    def exchange(url: str, body: bytes | None, timeout: float, largest: int) -> HttpAnswer:
         said = next(answers)
-        return Answer(status=said["status"], body=said["body"].encode())
+        return HttpAnswer(status=said["status"], body=said["body"].encode())
 
     told: bytes | None = None
     campaign = None

@@ -13,7 +13,7 @@ from typing import Any
 
 from keyveil import Campaign
 from keyveil.errors import KeyveilError
-from keyveil.mechanisms.named import NAMED
+from keyveil.mechanisms.registry import NAMED
 from keyveil.numerics import price
 
 Description = dict[str, Any]

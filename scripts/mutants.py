@@ -39,7 +39,7 @@ class Fault:
 FAULTS = (
     Fault(
         "a flipped comparison",
-        "mechanisms/unary.py",
+        "mechanisms/trits/unary.py",
         "plus, minus = not_plus ^ everywhere,",
         "plus, minus = not_plus,",
     ),
@@ -51,7 +51,7 @@ FAULTS = (
     ),
     Fault(
         "one position never noised",
-        "mechanisms/unary.py",
+        "mechanisms/trits/unary.py",
         "join_trits(plus & everywhere, minus & everywhere, d)",
         "join_trits(plus & everywhere >> 1, minus & everywhere >> 1, d)",
     ),
@@ -69,19 +69,19 @@ FAULTS = (
     ),
     Fault(
         "a dummy too few",
-        "mechanisms/response.py",
+        "mechanisms/symbol/response.py",
         "self.n_keys + pick(dummy, self.pairs_per_user, bits)",
         "self.n_keys + pick(dummy, max(1, self.pairs_per_user - 1), bits)",
     ),
     Fault(
         "an off-by-one key",
-        "mechanisms/response.py",
+        "mechanisms/symbol/response.py",
         "2 * (lie >= 2 * key)",
         "2 * (lie > 2 * key)",
     ),
     Fault(
         "a reused random word",
-        "mechanisms/unary.py",
+        "mechanisms/trits/unary.py",
         "round_to_sign(sampled.level, words[1], bits)",
         "round_to_sign(sampled.level, words[0], bits)",
     ),
@@ -267,7 +267,7 @@ FAULTS = (
     ),
     Fault(
         "the smaller bound where liars choose their index",
-        "estimate/hostile.py",
+        "estimate/influence.py",
         "asked=1.0 if mechanism.issued else mechanism.expected_asked(1.0)",
         "asked=1.0",
         ("protocols/test_issued.py",),

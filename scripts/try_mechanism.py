@@ -1,6 +1,6 @@
 """Run the contract's checks on a mechanism that nothing else knows yet, and say how far they came.
 
-python scripts/try_mechanism.py keyveil.mechanisms.ks_ue:KsUe
+python scripts/try_mechanism.py keyveil.mechanisms.trits.ks_ue:KsUe
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def main(name: str) -> int:
     try:
         cls = getattr(import_module(module), of_class)
     except (ModuleNotFoundError, AttributeError, ValueError) as error:
-        sys.exit(f'expected MODULE:CLASS, as keyveil.mechanisms.ks_ue:KsUe, got "{name}": {error}')
+        sys.exit(f'expected MODULE:CLASS, as keyveil.mechanisms.trits.ks_ue:KsUe, got "{name}": {error}')
     for epsilon in (0.5, 1, 2, 4):
         mechanism = cls.for_epsilon(epsilon, n_keys=100)
         a, b = (round(float(chance), 6) for chance in (mechanism.a, mechanism.b))

@@ -31,7 +31,8 @@ import hostile
 from calibrations import scripted_words
 from keyveil import Campaign
 from keyveil.client.noise import nonce_of
-from keyveil.mechanisms import REGISTRY, SEVERAL_ROUNDS, make_report
+from keyveil.mechanisms import REGISTRY, make_report
+from keyveil.methods import has_several_rounds
 from keyveil.report import Envelope, Symbol, frame, to_frames
 from keyveil.rounds import Round
 
@@ -54,7 +55,7 @@ NAMES = (
 SIZES = ((10, 3, True), (70, 2, False), (1, 1, False))
 STAGES = ("privkvm", "privkvm-star", "ks-grr", "auto")
 ISSUING = (
-    *(name for name, cls in REGISTRY.items() if cls.follows_ids and name not in SEVERAL_ROUNDS),
+    *(name for name, cls in REGISTRY.items() if cls.follows_ids and not has_several_rounds(name)),
     *STAGES[:2],
 )
 
@@ -117,7 +118,7 @@ def case(campaign: Campaign, round: Round, number: int, held: dict[str, float]) 
 
 def _methods() -> Iterator[str]:
     for name, cls in REGISTRY.items():
-        if name not in SEVERAL_ROUNDS:
+        if not has_several_rounds(name):
             yield name
             yield from (f"{name}:{allocation.value}" for allocation in cls.allocations[1:])
     yield from STAGES

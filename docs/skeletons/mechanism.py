@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 
 from keyveil.mechanisms.base import Ask
 from keyveil.mechanisms.channel import Channel
-from keyveil.mechanisms.unary import SignedUnary
+from keyveil.mechanisms.trits.unary import SignedUnary
 from keyveil.numerics import ceil_div, exp_below
 
 

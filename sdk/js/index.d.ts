@@ -62,11 +62,19 @@ export class Refused extends Error {
   constructor(code: string, detail?: string);
 }
 
-/** A fraction that is not negative. */
+/** A fraction that is not negative; not reduced. */
 export class Ratio {
   readonly n: bigint;
   readonly d: bigint;
   constructor(n: bigint, d?: bigint);
+  static of(value: Ratio | bigint | number): Ratio;
+  plus(other: Ratio | bigint | number): Ratio;
+  minus(other: Ratio | bigint | number): Ratio;
+  times(other: Ratio | bigint | number): Ratio;
+  over(other: Ratio | bigint | number): Ratio;
+  isBelow(other: Ratio | bigint | number): boolean;
+  floor(): bigint;
+  ceil(): bigint;
 }
 
 /** A fraction just below exp(x), for 0 <= x <= 32. */
@@ -81,13 +89,29 @@ export interface Pair {
 }
 
 /** A number, or a row of numbers, as the mechanism's layout sends it. */
-export type Answer = number | number[] | Uint8Array;
+export type Answer = number | ArrayLike<number>;
+
+/** How an answer becomes bytes, whose number depends on the round alone. */
+export interface Layout<Told extends Answer = Answer> {
+  readonly nBytes: number;
+  encode(answer: Told): Uint8Array;
+  decode(payload: Uint8Array): Told;
+}
+
+/** Random words of 64 bits. */
+export interface Words {
+  readonly bytes: Uint8Array;
+  readonly view: DataView;
+  at(place: number): bigint;
+  /** The words behind a place. */
+  from(place: number): Words;
+}
 
 /** A mechanism that this device calibrated. */
 export interface Mechanism {
   readonly id: string;
   readonly nWords: number;
-  readonly layout: { readonly nBytes: number; encode(answer: Answer): Uint8Array; decode(payload: Uint8Array): Answer };
+  readonly layout: Layout;
   /** The counts of words out of 2^64 behind it (Python's `mechanisms.describe`). */
   readonly integers: { readonly shape: string };
   /** exp(epsilon), exactly. */
@@ -96,6 +120,10 @@ export interface Mechanism {
   readonly price: bigint;
   /** Which word follows from the report's id instead of being drawn. */
   readonly publicWord?: number;
+  /** Whether an answer is one that this word gives; there where `publicWord` is. */
+  follows?(answer: Answer, word: bigint): boolean;
+  /** The noised answer of a record. */
+  perturb(record: Pair[], words: Words): Answer;
 }
 
 export interface Campaign {
@@ -106,7 +134,13 @@ export interface Campaign {
   readonly epsilon: number;
   /** The name of every key, `other` included. */
   readonly names: readonly string[];
+  /** The code of every name. */
+  readonly codes: ReadonlyMap<string, number>;
+  /** Whether keys that are not asked about are averaged into the last name. */
+  readonly other: boolean;
   readonly valueRange: readonly [number, number];
+  /** Whether its collector hands out the ids of reports. */
+  readonly issuesIds: boolean;
   /** The moment from which it is over, in milliseconds since 1970. */
   readonly end: number;
 }
@@ -115,8 +149,12 @@ export interface Campaign {
 export interface Round {
   /** The campaign's id. */
   readonly id: string;
+  /** The first bytes of the id, as reports carry them. */
+  readonly tag: Uint8Array;
   readonly number: number;
   readonly campaign: Campaign;
+  /** Which part of [0, 1) is asked. */
+  readonly group: readonly [Ratio, Ratio];
   /** From the campaign's codes to the round's; null where all keys are asked about. */
   readonly asked: ReadonlyMap<number, number> | null;
   readonly mechanism: Mechanism;
@@ -125,8 +163,40 @@ export interface Round {
   readonly pin: string;
 }
 
-/** The ledger's document; only `Device` looks inside. */
-export type LedgerState = Record<string, unknown>;
+/** An answer that was given, and paid for. */
+export interface LedgerAnswer {
+  campaign: string;
+  round: number;
+  /** The hash of what the round's description said; null where an older version answered. */
+  pin: string | null;
+  /** What it cost, in units of 2^-192. */
+  units: string;
+  /** The report in hexadecimal digits; null once it was wiped. */
+  bytes: string | null;
+}
+
+/** How sending goes for a campaign. */
+export interface LedgerRoute {
+  failures: number;
+  /** The moment before which nothing is sent, in milliseconds since 1970. */
+  notBefore: number;
+  sent: number;
+  refused: number;
+  dropped: number;
+}
+
+/** The ledger's document: JSON, kept as a whole. Whoever stores it need not look inside. */
+export interface LedgerState {
+  version: number;
+  /** 64 hexadecimal digits, the device's own. */
+  secret: string;
+  /** The latest time ever seen, in milliseconds since 1970. */
+  latest: number;
+  consent: "unasked" | "given" | "withdrawn";
+  answers: LedgerAnswer[];
+  queue: { campaign: string; report: string }[];
+  routes: Record<string, LedgerRoute>;
+}
 
 /** One document, changed in one transaction; a change that throws changes nothing, and a change may run twice. */
 export interface Ledger {
@@ -136,12 +206,6 @@ export interface Ledger {
 /** In memory: for tests. */
 export class MemoryLedger implements Ledger {
   constructor(options?: { /** 64 hexadecimal digits; drawn if not given. */ secret?: string });
-  update<T>(change: (state: LedgerState) => T): Promise<T>;
-}
-
-/** In a folder beside `path`, for Node: `path` + ".d". */
-export class FileLedger implements Ledger {
-  constructor(path: string);
   update<T>(change: (state: LedgerState) => T): Promise<T>;
 }
 
@@ -213,7 +277,7 @@ export interface Status {
 
 /** One round of one campaign on one device: answered once. */
 export class Device {
-  private constructor();
+  private constructor(round: never, options: never);
   /** Throws `Refused` for a description that is not answered. */
   static open(description: Description, options?: Options): Promise<Device>;
   /** For the open round of the campaign at https://HOST/v1/campaigns/ID. Throws `Refused`. */

@@ -1,27 +1,31 @@
 /**
- * keyveil for devices: browsers and Node 18+, no dependencies.
+ * keyveil for devices: browsers, workers and bundlers; Node has `node.js`, which adds a ledger in a folder.
  *
  * The truth never leaves the device: a record goes in, one noised report of fixed length comes out, once a round.
- * What is drawn, what it costs, and how it becomes bytes is the same as in Python (tests/vectors). Read lib/ from
- * device.js down:
+ * What is drawn, what it costs, and how it becomes bytes is the same as in Python (tests/vectors). Read src/ from
+ * the top; each line imports only from lines below it (layers.js, held by the linter):
  *
- *     device         one vote, consent, caps, sending        transport      the collector, with deadlines
- *     descriptions   what is asked, read strictly            ledgers        what was spent (file_ledger, states)
- *     mechanisms     ids and parameters                      calibrations   parameters -> integers
- *     kernels        integers -> loss and answers            oracles        symbols and answers about one
- *     records        what a user holds                       reports        the wire (layouts)
- *     exact words bytes                                      explain codes  words for people
+ *     client        device: verbs; vote: one answer, once; upload: sending; transport: the collector, with deadlines
+ *     descriptions  what is asked, read strictly
+ *     ledgers       what was spent: states, kept in memory, a browser or a folder
+ *     mechanisms    named: ids and parameters; calibrations: -> integers; kernels, oracles: -> loss and answers
+ *     report        the wire
+ *     records       what a user holds
+ *     numerics      exact numbers, words, bytes
+ *     refusals      codes and sentences
  */
 
-export { randomBytes, toHex, fromHex } from "./lib/bytes.js";
-export { Refused, SENTENCES } from "./lib/codes.js";
-export { readDescription } from "./lib/descriptions.js";
-export { asksNotToTrack, Device } from "./lib/device.js";
-export { expBelow, logAbove, Ratio } from "./lib/exact.js";
-export { FileLedger } from "./lib/file_ledger.js";
-export { BrowserLedger, MemoryLedger } from "./lib/ledgers.js";
-export { mechanismOf } from "./lib/mechanisms.js";
-export { bucketOf } from "./lib/oracles.js";
-export { levelOf, readRecord } from "./lib/records.js";
-export { checkReport, makeReport, publicWord, readFrames, readReport, reportFromJson, reportToJson, toFrames } from "./lib/reports.js";
-export { issuedIds } from "./lib/transport.js";
+export { asksNotToTrack } from "./src/client/consent.js";
+export { Device } from "./src/client/device.js";
+export { issuedIds } from "./src/client/transport.js";
+export { readDescription } from "./src/descriptions/round.js";
+export { BrowserLedger } from "./src/ledgers/browser.js";
+export { MemoryLedger } from "./src/ledgers/memory.js";
+export { mechanismOf } from "./src/mechanisms/named.js";
+export { bucketOf } from "./src/mechanisms/oracles.js";
+export { fromHex, randomBytes, toHex } from "./src/numerics/bytes.js";
+export { expBelow, logAbove, Ratio } from "./src/numerics/exact.js";
+export { levelOf, readRecord } from "./src/records.js";
+export { Refused, SENTENCES } from "./src/refusals.js";
+export { checkReport, makeReport, publicWord, readFrames, readReport } from "./src/report/reports.js";
+export { reportFromJson, reportToJson, toFrames } from "./src/report/reports.js";

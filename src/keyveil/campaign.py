@@ -21,14 +21,15 @@ from typing import TYPE_CHECKING, Any
 
 from keyveil.domain import Domain
 from keyveil.errors import CampaignError, DescriptionError, DomainError, KeyveilError
-from keyveil.mechanisms import SAME_REPORTS, SEVERAL_ROUNDS, Mechanism, build
+from keyveil.mechanisms import Mechanism, build
 from keyveil.mechanisms.base import ISSUED, check_size
+from keyveil.methods import MECHANISM_OPTIONS, find_method, has_several_rounds, mechanism_of
 from keyveil.numerics import parse_epsilon
 from keyveil.report import CAMPAIGN_BYTES
 from keyveil.rounds import Round, described
 
 if TYPE_CHECKING:
-    from keyveil.protocols import Rounds
+    from keyveil.protocols import Protocol
     from keyveil.release import Release
     from keyveil.tally import Tally
 
@@ -73,10 +74,10 @@ class Campaign:
     owner: str = ""
     purpose: str = ""
     expires: str = ""
-    is_told: InitVar[bool] = False
+    is_described: InitVar[bool] = False
     """Whether a device reads it: it answers the round that is described, and builds none of its own."""
 
-    def __post_init__(self, is_told: bool) -> None:
+    def __post_init__(self, is_described: bool) -> None:
         for field_name in ("name", "mechanism", "owner", "purpose", "expires"):
             _expect(getattr(self, field_name), str, "text", field_name)
         _expect(self.other, bool, "true or false", "other")
@@ -103,7 +104,7 @@ class Campaign:
         object.__setattr__(self, "keys", tuple(self.keys))
         object.__setattr__(self, "value_range", self.domain.value_range)
         check_size(self.domain.n_keys, self.pairs_per_user)
-        if not is_told and not self.has_several_rounds:
+        if not is_described and not self.has_several_rounds:
             self.build()
 
     @classmethod
@@ -126,7 +127,7 @@ class Campaign:
 
     @classmethod
     def from_fields(
-        cls, data: Mapping[str, Any], folder: Path | None = None, *, is_told: bool = False
+        cls, data: Mapping[str, Any], folder: Path | None = None, *, is_described: bool = False
     ) -> Campaign:
         """The campaign that a parsed file describes; unknown and missing fields are refused.
 
@@ -143,18 +144,18 @@ class Campaign:
         for field_name in _REQUIRED:
             if field_name not in given:
                 raise CampaignError(f'field "{field_name}" is missing, at $.{field_name}')
-        return cls(**given, is_told=is_told)
+        return cls(**given, is_described=is_described)
 
     @classmethod
     def from_text(cls, text: object) -> Campaign:
-        """The campaign whose canonical text this is, as a device is told it; anything else is refused."""
+        """The campaign whose canonical text this is, as a device receives it; anything else is refused."""
         if not isinstance(text, str) or not _is_readable(text):
             raise DescriptionError(f"expected a campaign in at most {LARGEST_TEXT} bytes, at $.campaign")
         try:
             said = json.loads(text)
             if not isinstance(said, dict) or len(said.get("keys", ())) > MOST_KEYS:
                 raise CampaignError(f"expected fields and at most {MOST_KEYS} keys")
-            campaign = cls.from_fields(said, is_told=True)
+            campaign = cls.from_fields(said, is_described=True)
         except (KeyveilError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
             why = str(error) if isinstance(error, KeyveilError) else type(error).__name__
             raise DescriptionError(f"what was sent is no campaign: {why}, at $.campaign") from None
@@ -165,9 +166,9 @@ class Campaign:
     @cached_property
     def canonical_json(self) -> str:
         """One byte string a campaign: sorted fields, no spaces."""
-        told = ((field.name, getattr(self, field.name)) for field in fields(self))
+        values = ((field.name, getattr(self, field.name)) for field in fields(self))
         # Left out where it says what was always so: older campaigns keep their ids.
-        said = {name: value for name, value in told if value is not None and (name, value) != ("ids", OWN)}
+        said = {name: value for name, value in values if value is not None and (name, value) != ("ids", OWN)}
         return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @cached_property
@@ -200,8 +201,8 @@ class Campaign:
 
     @property
     def has_several_rounds(self) -> bool:
-        """Whether later rounds follow from earlier ones, so that a device must be told the open round."""
-        return self.mechanism in SEVERAL_ROUNDS
+        """Whether later rounds follow from earlier ones, so that a device must be sent the open round."""
+        return has_several_rounds(self.mechanism)
 
     @property
     def issues_ids(self) -> bool:
@@ -211,7 +212,7 @@ class Campaign:
     @property
     def _dials(self) -> dict[str, Any]:
         """The mechanism's own options, those that are set."""
-        set_to = {"bins": self.bins, "cohorts": self.cohorts, "rho": self.rho}
+        set_to = {name: getattr(self, name, None) for name in MECHANISM_OPTIONS}
         return {name: value for name, value in set_to.items() if value is not None}
 
     def build(self) -> Mechanism:
@@ -219,7 +220,7 @@ class Campaign:
         if self.has_several_rounds:
             raise CampaignError(f'"{self.mechanism}" has several rounds; pass the open round')
         made = build(
-            SAME_REPORTS.get(self.mechanism, self.mechanism),
+            mechanism_of(self.mechanism),
             self.epsilon,
             n_keys=self.domain.n_keys,
             pairs_per_user=self.pairs_per_user,
@@ -236,7 +237,7 @@ class Campaign:
         return self.protocol().start(self.id)
 
     def device_config(self, round: Round | None = None) -> dict[str, Any]:
-        """The description of a round, as devices are told it; JSON-ready.
+        """The description of a round, as devices receive it; JSON-ready.
 
         Everything public of the round, with the campaign's canonical text in place of its id: the text's
         SHA-256 is the id, so a device can check it.
@@ -272,12 +273,12 @@ class Campaign:
         campaign = cls.from_text(described(description)["campaign"])
         return campaign, campaign.read_round(description)
 
-    def protocol(self, version: str | None = None) -> Rounds:
+    def protocol(self, version: str | None = None) -> Protocol:
         """The rounds of this campaign; `protocol().start(campaign.id)` is the first.
 
         `version` is what an open round says of the protocol that opened it ("auto/1"); the newest if None.
         """
-        from keyveil.protocols import IssuedIds, build_protocol, find_method
+        from keyveil.protocols import IssuedIds, build_protocol
 
         wanted = self._dials
         if self.rounds is not None:

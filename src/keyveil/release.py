@@ -13,7 +13,7 @@ import numpy as np
 from keyveil.errors import ProtocolError, TallyError
 from keyveil.estimate import HOSTILE_SHARE, Distribution, Estimates, step
 from keyveil.numerics import CONFIDENCE, epsilon_above
-from keyveil.protocols import Outcome, Round, Rounds, total_loss
+from keyveil.protocols import Outcome, Protocol, Round, total_loss
 
 if TYPE_CHECKING:
     from keyveil.campaign import Campaign
@@ -35,7 +35,7 @@ class Release:
     for a table of the top keys and nothing else. `frequency_hostile` and `mean_hostile` say how far
     `hostile_share` of all devices, lying, can move the unprocessed estimate: no statement about noise, and
     none that somebody did.
-    A mean that cannot be told is null; its interval is the whole range. Where the mechanism tells
+    A mean that cannot be estimated is null; its interval is the whole range. Where the mechanism tells
     distributions, `bins` holds each key's shares, and the metadata the values that the bins stand for.
     """
 
@@ -82,7 +82,7 @@ class Release:
 
     def to_csv(self) -> str:
         """The table as CSV; names that a spreadsheet would run are quoted with an apostrophe."""
-        lines = _Lines()
+        lines = _CsvLines()
         # A carriage return in a name is quoted only where the line's end has one too.
         writer = csv.writer(lines, lineterminator="\r\n")
         bins = len(self.metadata.get("bins", ()))
@@ -107,7 +107,7 @@ class Release:
         return self.to_arrow().to_pandas()
 
 
-def release(campaign: Campaign, protocol: Rounds, tally: Tally, *, post: str = "none") -> Release:
+def release(campaign: Campaign, protocol: Protocol, tally: Tally, *, post: str = "none") -> Release:
     """The release of a one-round campaign's tally."""
     first = protocol.start(campaign.id)
     if tally.question != first.question:
@@ -120,12 +120,14 @@ def release(campaign: Campaign, protocol: Rounds, tally: Tally, *, post: str = "
     return release_outcome(campaign, protocol, outcome, post=post)
 
 
-def release_outcome(campaign: Campaign, protocol: Rounds, outcome: Outcome, *, post: str = "none") -> Release:
+def release_outcome(
+    campaign: Campaign, protocol: Protocol, outcome: Outcome, *, post: str = "none"
+) -> Release:
     """The release of what a protocol ended with; `post` as in simulations, `published` included."""
     return release_found(campaign, outcome, epsilon_exact=exact_epsilon(protocol), post=post)
 
 
-def exact_epsilon(protocol: Rounds) -> float:
+def exact_epsilon(protocol: Protocol) -> float:
     """What all rounds of a protocol cost together, by their own integers; rounded up."""
     return epsilon_above(total_loss(protocol.stages()))
 
@@ -170,8 +172,8 @@ def _columns(domain: Domain, raw: Estimates, shaped: Estimates) -> dict[str, Any
     scale = (high - low) / 2
     middle = (high + low) / 2
     # Where a key's signs share all buckets a mean is a made-up middle.
-    is_told = raw.moments is None or np.isfinite(raw.moments.signed_noise)
-    mean, raw_mean = (each.mean if is_told else np.full_like(each.mean, np.nan) for each in (shaped, raw))
+    has_means = raw.moments is None or np.isfinite(raw.moments.signed_noise)
+    mean, raw_mean = (each.mean if has_means else np.full_like(each.mean, np.nan) for each in (shaped, raw))
     frequency_low, frequency_high = raw.frequency_interval()
     mean_low, mean_high = raw.mean_interval()
     numbers = {
@@ -194,7 +196,7 @@ def _columns(domain: Domain, raw: Estimates, shaped: Estimates) -> dict[str, Any
     return {"key": list(domain.names), **{name: np.asarray(column) for name, column in numbers.items()}}
 
 
-class _Lines(list[str]):
+class _CsvLines(list[str]):
     """Lines of a CSV file, each with a plain end."""
 
     def write(self, line: str) -> None:

@@ -7,7 +7,7 @@ device checks and pins it, reports and tallies answer it. It has one canonical J
      "number": 1, "protocol": "auto/1", "purpose": "collect"}
 
 and that text's SHA-256 is its pin: a device that has answered a round answers no other under its number. The
-mechanism is named, never told as integers (`mechanisms.named`).
+mechanism is named, never given as integers (`mechanisms.named`).
 """
 
 from __future__ import annotations

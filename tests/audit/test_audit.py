@@ -11,8 +11,9 @@ from keyveil.audit import (
     try_out,
 )
 from keyveil.mechanisms import REGISTRY, build
+from keyveil.methods import METHODS
 from keyveil.numerics import InsecureSeededEntropy, epsilon_above
-from keyveil.protocols import METHODS, build_protocol, total_loss
+from keyveil.protocols import build_protocol, total_loss
 
 SIGNED = ("privkv", "kvue", "pckv-ue", "pckv-grr", "ks-ue")
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from keyveil import Campaign
 from keyveil.cli.app import keyveil as command
-from keyveil.protocols import METHODS
+from keyveil.methods import METHODS
 from keyveil.report import Envelope, to_frames
 
 KEYVEIL = Path(sys.executable).with_name("keyveil")

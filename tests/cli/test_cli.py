@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from keyveil.protocols import METHODS
+from keyveil.methods import METHODS
 
 KEYVEIL = Path(sys.executable).with_name("keyveil")
 

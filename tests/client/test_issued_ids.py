@@ -9,7 +9,7 @@ from devices import make_campaign
 from keyveil.client import Code, Reporter
 from keyveil.client.ledger import Ledger
 from keyveil.client.noise import nonce_of
-from keyveil.client.transport import Answer
+from keyveil.client.transport import HttpAnswer
 from keyveil.errors import TransportError
 from keyveil.report import Envelope, public_word
 
@@ -28,7 +28,7 @@ class Collector:
         if len(self.asked) <= self.silent:
             raise TransportError("no answer")
         nonce = url.rpartition("nonce=")[2] if "nonce=" in url else "ff" * 16
-        return Answer(status=200, body=json.dumps({"ids": [nonce]}).encode())
+        return HttpAnswer(status=200, body=json.dumps({"ids": [nonce]}).encode())
 
 
 def device(path, collector, campaign=None, **options):
@@ -97,7 +97,7 @@ def test_a_campaign_whose_collector_issues_ids_without_its_text_saying_so_is_ask
 
     def exchange(asked, body, timeout, largest):
         if asked == url:
-            return Answer(status=200, body=json.dumps(view).encode())
+            return HttpAnswer(status=200, body=json.dumps(view).encode())
         return collector(asked, body, timeout, largest)
 
     Reporter.connect(url, ledger=tmp_path / "device.db", exchange=exchange).report(HELD)

@@ -13,14 +13,15 @@ from devices import make_campaign
 
 from keyveil.client import Caps, Code, Reporter
 from keyveil.client.caps import epsilon_of
-from keyveil.client.ledger import Answer, Ledger
+from keyveil.client.ledger import AnsweredRound, Ledger
 from keyveil.errors import BudgetError, CampaignError, KeyveilError, LedgerError, RecordError
-from keyveil.mechanisms import REGISTRY, SEVERAL_ROUNDS, build
+from keyveil.mechanisms import REGISTRY, build
+from keyveil.methods import has_several_rounds
 from keyveil.numerics import PRICE_BITS, price
 from keyveil.report import Envelope
 
 HELD = {"app-1": 30.0, "app-2": 5.0}
-ONE_ROUND = [m for m in ("privkv-em", *REGISTRY) if m not in SEVERAL_ROUNDS]
+ONE_ROUND = [m for m in ("privkv-em", *REGISTRY) if not has_several_rounds(m)]
 
 
 class Unread(dict):
@@ -179,7 +180,7 @@ def test_sums_are_exact_and_rounded_up(path):
     ledger, third = Ledger(path), (1 << PRICE_BITS) // 3 + 1
     for number in range(1, 51):
         with ledger.transaction() as account:
-            account.keep("c", number, Answer(pin=None, units=third, report=b""))
+            account.keep("c", number, AnsweredRound(pin=None, units=third, report=b""))
     with ledger.transaction() as account:
         assert account.spent("c") == account.spent() == 50 * third
         assert Fraction(epsilon_of(account.spent())) >= Fraction(50 * third, 1 << PRICE_BITS)
@@ -189,7 +190,7 @@ def test_a_ledger_that_earns_is_refused(path):
     """No debit is ever negative, though its seal be right."""
     ledger = Ledger(path)
     with ledger.transaction() as account:
-        account.keep("c", 1, Answer(pin=None, units=-1, report=b""))
+        account.keep("c", 1, AnsweredRound(pin=None, units=-1, report=b""))
     with pytest.raises(LedgerError, match="earned"), ledger.transaction():
         pass
 

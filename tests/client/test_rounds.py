@@ -10,7 +10,7 @@ import pytest
 from keyveil import Campaign
 from keyveil.audit.exact import enumerate_loss, enumeration_size
 from keyveil.client import Reporter, fetch_round
-from keyveil.client.transport import Answer
+from keyveil.client.transport import HttpAnswer
 from keyveil.domain import Record
 from keyveil.errors import DescriptionError, KeyveilError
 from keyveil.mechanisms import REGISTRY, build, make_report
@@ -199,7 +199,7 @@ def test_a_device_fetches_the_open_round():
 
     def view(description, **more):
         body = json.dumps({"campaign": asking.canonical_json, "round": description, **more}).encode()
-        return lambda *_: Answer(status=200, body=body)
+        return lambda *_: HttpAnswer(status=200, body=body)
 
     assert fetch_round(url, exchange=view(asking.device_config(first))) == (asking, first, False)
     assert fetch_round(url, exchange=view(None, ids="issued")) == (asking, None, True)
@@ -209,5 +209,5 @@ def test_a_device_fetches_the_open_round():
             fetch_round(url, exchange=view(wrong))
     for status, code in ((401, "token-refused"), (403, "token-refused"), (503, "waiting"), (302, "waiting")):
         with pytest.raises(KeyveilError) as refusal:
-            fetch_round(url, exchange=lambda *_, status=status: Answer(status=status))
+            fetch_round(url, exchange=lambda *_, status=status: HttpAnswer(status=status))
         assert refusal.value.code == code

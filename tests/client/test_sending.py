@@ -10,7 +10,7 @@ from devices import cheap_round, make_campaign
 from keyveil.campaign import Campaign
 from keyveil.client import SENTENCES, Code, Limits, Reporter, fetch_campaign, fetch_round
 from keyveil.client.receipt import receipt_for
-from keyveil.client.transport import Answer, checked, seconds_asked
+from keyveil.client.transport import HttpAnswer, checked, seconds_asked
 from keyveil.errors import (
     CampaignError,
     ConsentError,
@@ -227,17 +227,17 @@ def test_what_the_collector_will_never_take_is_counted_and_let_go(device, collec
 @pytest.mark.parametrize(
     "answer",
     [
-        Answer(status=200, body=b""),
-        Answer(status=200, body=b'{"reports": []}'),
-        Answer(status=200, body=b"[1]"),
-        Answer(status=200, body=b"\xff"),
-        Answer(status=200, body=b"[" * 60_000),
-        Answer(status=200, body=b'{"reports": 1}'),
-        Answer(status=200, body=b'{"reports": "a"}'),
-        Answer(status=200, body=b'{"reports": {"a": 1}}'),
-        Answer(status=200, body=b'{"reports": [null]}'),
-        Answer(status=404),
-        Answer(status=302),
+        HttpAnswer(status=200, body=b""),
+        HttpAnswer(status=200, body=b'{"reports": []}'),
+        HttpAnswer(status=200, body=b"[1]"),
+        HttpAnswer(status=200, body=b"\xff"),
+        HttpAnswer(status=200, body=b"[" * 60_000),
+        HttpAnswer(status=200, body=b'{"reports": 1}'),
+        HttpAnswer(status=200, body=b'{"reports": "a"}'),
+        HttpAnswer(status=200, body=b'{"reports": {"a": 1}}'),
+        HttpAnswer(status=200, body=b'{"reports": [null]}'),
+        HttpAnswer(status=404),
+        HttpAnswer(status=302),
         TransportError("no answer"),
         RuntimeError("30.0 minutes of app-1"),
     ],

@@ -13,7 +13,8 @@ from keyveil.audit.exact import enumerate_loss
 from keyveil.client.receipt import Code
 from keyveil.errors import DescriptionError, KeyveilError
 from keyveil.mechanisms import describe
-from keyveil.mechanisms.named import NAMED, calibrated
+from keyveil.mechanisms.named import calibrated
+from keyveil.mechanisms.registry import NAMED
 from keyveil.numerics import exp_below, price
 
 FOLDER = Path(__file__).resolve().parents[1] / "vectors"

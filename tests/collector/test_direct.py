@@ -231,6 +231,32 @@ def test_what_goes_straight_and_what_does_not(tmp_path):
     caller.close()
 
 
+OTHER_UVICORN = "import uvicorn; uvicorn.__version__ = '0.99.0'; "
+
+
+def test_another_uvicorn_is_used_as_it_is(tmp_path):
+    """The same answers by its own protocol, and a line in the log that says so."""
+    server = Process(f"sqlite:///{tmp_path}/c.db", before=OTHER_UVICORN)
+    campaign = make_question()
+    token = server.create(campaign)["device_token"]
+    reports = make_reports(campaign, 3)
+    with Line(server) as line:
+        assert line.ask(upload(campaign, token, reports)) == (200, ["accepted"] * 3)
+        assert line.ask(upload(campaign, token, reports)) == (200, ["duplicate"] * 3)
+        assert line.ask(upload(campaign, token[:-2] + "AA")) == (401, "unknown-token")
+    server.stop()
+    (said,) = [json.loads(line) for line in server.log if "not-direct" in line]
+    assert said["why"] == "uvicorn 0.99.0 is installed, 0.54 is known"
+
+
+@pytest.mark.parametrize(("table", "name"), [("_METHODS", "on_trailer"), ("_FIELDS", "place")])
+def test_internals_that_are_gone_are_named(monkeypatch, table, name):
+    from keyveil.collector.http import direct
+
+    monkeypatch.setattr(direct, table, (*getattr(direct, table), name))
+    assert direct.find_difference() == f"uvicorn's protocol lacks {name}"
+
+
 @pytest.mark.parametrize(("n_reports", "times"), [(50, 1500), (500, 150)], ids=["direct", "not"])
 def test_an_upload_leaves_with_its_answer(server, n_reports, times):
     """Bodies must not wait in memory for the collector of rubbish: here 75 MB would."""

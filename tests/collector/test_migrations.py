@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from fractions import Fraction
 
 import psycopg
@@ -189,13 +188,9 @@ def test_a_damaged_block_that_was_not_flushed_stops_its_campaign_alone(tmp_path)
 
 def retuned(monkeypatch, tunings):
     """`auto` with other numbers."""
-    from keyveil.protocols import auto, registry
+    from keyveil.protocols.auto import tuning
 
-    protocols = tuple(f"auto/{version}" for version in tunings)
-    methods = dict(registry.METHODS)
-    methods["auto"] = replace(methods["auto"], protocols=protocols)
-    monkeypatch.setattr(auto, "TUNINGS", tunings)
-    monkeypatch.setattr(registry, "METHODS", methods)
+    monkeypatch.setattr(tuning, "TUNINGS", tunings)
 
 
 @pytest.mark.parametrize("versions", [1, 2])

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from keyveil.collector.campaigns.campaigns import read_campaign
 from keyveil.dashboard.assets import HEADERS, answer, assets
-from keyveil.dashboard.hostile import reach
 from keyveil.dashboard.planning import MOST_KEYS, MOST_PAIRS, PlanQuestion
 from keyveil.dashboard.planning import _crowd as crowd_of
 from keyveil.dashboard.planning import answer as planned
 from keyveil.dashboard.precision import Telling, noise_per_report, telling
 from keyveil.dashboard.privacy import promise
+from keyveil.dashboard.reach import reach
 from keyveil.dashboard.results import make_results, pack
 from keyveil.errors import PlanError
 from keyveil.estimate import estimate, lever

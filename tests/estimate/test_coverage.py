@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keyveil.mechanisms import SAME_REPORTS
-from keyveil.protocols import METHODS, build_protocol
+from keyveil.methods import METHODS, mechanism_of
+from keyveil.protocols import build_protocol
 from keyveil.simulate import Population, coverage, insecure_generator
 from keyveil.testing import Z
 
@@ -22,7 +22,7 @@ PROMISED = (0.935, 0.965)
 SIGNED = ("bucket", "pckv-ue", "pckv-grr", "kvue")
 OTHERS = ("privkv", "privkvm-star", "ks-ue", "levels", "oue-harmony")
 PAIRS = 3
-ELSEWHERE = (*SAME_REPORTS, "auto")
+ELSEWHERE = (*(name for name in METHODS if mechanism_of(name) != name), "auto")
 METHODS_WITH_INTERVALS = (*(name for name in METHODS if name not in ELSEWHERE), "privkvm-star oue")
 # Six keys each: frequent, middling, rare.
 GROUPS = {"frequent": slice(0, 6), "middling": slice(6, 12), "rare": slice(12, 18)}

@@ -101,7 +101,7 @@ def test_few_classes_are_told_within_their_errors_and_another_law_is_not(epsilon
     m = EncodedOracle(
         encoder=SizeClass(n_keys=60, starts=(0, 1, 2, 3, 4)), oracle=Response.for_epsilon(epsilon, 5)
     )
-    law = SizeLaw.told(m, draw_tally(m, of_sizes(sizes), insecure_generator(2)))
+    law = SizeLaw.from_answers(m.encoder, m.oracle, draw_tally(m, of_sizes(sizes), insecure_generator(2)))
     shares = np.bincount(sizes) / n
     a, b = float(m.a), float(m.b)
     slack = Z * math.sqrt((b + (a - b) * 0.4) / n) / (a - b)
@@ -122,7 +122,7 @@ def test_a_wave_tells_the_mean_size_within_its_error_and_twice_the_sizes_are_ano
         encoder=SizeClass(n_keys=60, starts=starts), oracle=Wave.for_epsilon(epsilon, len(starts))
     )
     law, double = (
-        SizeLaw.told(m, draw_tally(m, of_sizes(some), insecure_generator(4)))
+        SizeLaw.from_answers(m.encoder, m.oracle, draw_tally(m, of_sizes(some), insecure_generator(4)))
         for some in (sizes, np.minimum(2 * sizes, 60))
     )
     place = np.searchsorted(np.array(starts), sizes, side="right") - 1
@@ -180,7 +180,7 @@ def test_strength_is_near_one_where_the_model_holds_and_small_where_everybody_ho
         m = EncodedOracle(encoder=encoder, oracle=Response.for_epsilon(4, encoder.n_symbols))
         seen = evidence(truncated, cut)
         tally = draw_tally(m, people, insecure_generator(5))
-        learnt[follows] = cut.checked(m, tally, seen.frequency).strength
+        learnt[follows] = cut.checked(encoder, m.oracle, tally, seen.frequency).strength
         modelled = cut.share(whole).sum() / whole.sum()
         real[follows] = math.log(truncated[popular].sum() / whole.sum()) / math.log(modelled)
     # Classes of sizes are coarse: a tenth is what they leave unknown.
@@ -199,4 +199,4 @@ def test_strength_is_the_guess_where_nothing_is_heard_or_nothing_is_cut():
     for law in (SizeLaw.exactly(2), SizeLaw.exactly(9)):
         seen = evidence(np.full(3, 0.1), Truncation(law=law, l=2))
         tally = draw_tally(m, nobody, insecure_generator(1))
-        assert 0.4 < seen.truncation.checked(m, tally, seen.frequency).strength < 1.2
+        assert 0.4 < seen.truncation.checked(encoder, m.oracle, tally, seen.frequency).strength < 1.2

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from keyveil.audit import certify, closed_form_loss, enumerate_loss
 from keyveil.domain import Record
 from keyveil.errors import MechanismError
-from keyveil.mechanisms import Bucket, bucket, build
+from keyveil.mechanisms import Bucket, build
+from keyveil.mechanisms.hash import bucket
 from keyveil.numerics import ceil_div, exp_below, parse_epsilon
 from keyveil.simulate import Population, draw_tally, insecure_generator
 from keyveil.tally.hashing import signed_buckets
@@ -178,7 +179,7 @@ def pair_law(monkeypatch, mechanism, record):
         spots = [tuple(mechanism.symbol_bucket(0, code, sign) for sign in (1, -1)) for code in (0, 1)]
         for owned, weight in mechanism._owned_law(0, record):
             for answer in range(g):
-                told = Fraction(mechanism.told(answer, owned), mechanism.words)
+                told = Fraction(mechanism.words_of(answer, owned), mechanism.words)
                 joint[tuple(spot.count(answer) for spot in spots)] += chance * weight * told
     total = sum(joint.values())
     return {said: c / total for said, c in joint.items()}
@@ -296,7 +297,10 @@ def test_without_hashing_the_kernel_is_pckv_grr(epsilon, d, l):
     low = ceil_div(words, g - l + l * E)
     plain = Bucket(n_keys=d, pairs_per_user=l, buckets=g, low=low, high=int(E * low))
     held = Record.of(dict.fromkeys(range(l), 1.0))
-    own, other = Fraction(plain.own(l), words), Fraction(plain.told(1, frozenset(range(0, 2 * l, 2))), words)
+    own, other = (
+        Fraction(plain.own(l), words),
+        Fraction(plain.words_of(1, frozenset(range(0, 2 * l, 2))), words),
+    )
     assert float(own) == pytest.approx(float(E / (l * (E - 1) + g)), rel=1e-12)
     assert float(own) == pytest.approx(float(grr.probability(0, held)), rel=1e-12)
     assert float(other) == pytest.approx(float(grr.probability(1, held)), rel=1e-12)

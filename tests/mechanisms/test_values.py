@@ -6,7 +6,7 @@ import pytest
 
 from keyveil.domain import level_of
 from keyveil.mechanisms import Harmony, WindowResponse, build
-from keyveil.mechanisms.privkvm_star import boundary_law, round_to_boundary
+from keyveil.mechanisms.index.boundary import boundary_law, round_to_boundary
 from keyveil.mechanisms.values import bin_of, square_wave_half_width
 from keyveil.numerics import epsilon_above, exp_below, parse_epsilon
 

@@ -10,9 +10,11 @@ import pytest
 from keyveil.audit import certify_protocol
 from keyveil.errors import ProtocolError
 from keyveil.estimate import estimate
+from keyveil.mechanisms import build
 from keyveil.numerics import exp_below, parse_epsilon
 from keyveil.protocols import EVERYBODY, Outcome, Round, build_protocol, total_loss
 from keyveil.protocols.auto import TRUNCATED
+from keyveil.protocols.auto.answers import Answers
 from keyveil.simulate import Population, draw_tally, insecure_generator, synthetic
 from keyveil.testing import Z
 
@@ -154,6 +156,36 @@ def test_small_groups_without_reports_are_done_without(crowd, rounds, silent):
 def test_large_groups_without_reports_are_refused(rounds, silent):
     with pytest.raises(ProtocolError, match=rf"\({silent}\) has no reports"):
         drive(protocol_for("several", rounds=rounds), CROWDS["several"][0], silent=(silent,))
+
+
+# --- rounds that auto never opened ---
+
+
+@pytest.mark.parametrize("purpose", ["sizes", "collect", "discover", "overlap", "measure", "check"])
+def test_a_round_that_asks_what_auto_does_not_ask_there_is_refused(purpose):
+    crowd = "long records" if purpose in ("discover", "overlap", "measure") else "several"
+    protocol = protocol_for(crowd, rounds=2 if crowd == "long records" else 1)
+    played, _ = drive(protocol, CROWDS[crowd][0])
+    place = next(number for number, (step, _) in enumerate(played) if step.purpose == purpose)
+    step, tally = played[place]
+    other = build("pckv-ue", 1, n_keys=step.mechanism.n_keys)
+    played[place] = replace(step, mechanism=other), tally
+    with pytest.raises(ProtocolError, match=rf"\({purpose}\) asks by PckvUe, as no round of auto for that"):
+        protocol.next(played[: place + 1])
+
+
+def test_candidates_without_keys_are_refused():
+    protocol = protocol_for("long records", rounds=2)
+    played, _ = drive(protocol, CROWDS["long records"][0])
+    place = next(number for number, (step, _) in enumerate(played) if step.purpose == "overlap")
+    played[place] = replace(played[place][0], keys=None), played[place][1]
+    with pytest.raises(ProtocolError, match=r"\(overlap\) asks by"):
+        protocol.next(played[: place + 1])
+
+
+def test_a_round_that_must_have_been_opened_is_missed():
+    with pytest.raises(ProtocolError, match='expected a round of purpose "collect"'):
+        Answers([]).required("collect")
 
 
 # --- what is published, and what it was made of ---

@@ -7,7 +7,7 @@ import pytest
 
 from keyveil import Campaign
 from keyveil.errors import CampaignError, DescriptionError
-from keyveil.protocols import METHODS
+from keyveil.methods import METHODS
 from keyveil.simulate import draw_tally, insecure_generator, synthetic
 
 WITH_INDEX = (

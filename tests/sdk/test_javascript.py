@@ -3,19 +3,15 @@
 import json
 import os
 import re
-import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 from collecting import make_question
-from parts import lacking
+from javascript import FOLDER, find_node
 from serving import Process
 
-FOLDER = Path(__file__).resolve().parents[2] / "sdk" / "js"
-OLDEST = 18
 SUBMIT = f"""
-  import {{ Device, FileLedger, issuedIds }} from {json.dumps((FOLDER / "keyveil.js").as_uri())};
+  import {{ Device, FileLedger, issuedIds }} from {json.dumps((FOLDER / "node.js").as_uri())};
   const [description, options, held, ledger] = JSON.parse(process.argv[1]);
   const ids = options.campaign && {{ ids: issuedIds(options) }};
   const book = new FileLedger(ledger);
@@ -25,7 +21,7 @@ SUBMIT = f"""
   console.log(JSON.stringify(made.ok ? await device.upload() : made));
 """
 CONNECT = f"""
-  import {{ Device, FileLedger }} from {json.dumps((FOLDER / "keyveil.js").as_uri())};
+  import {{ Device, FileLedger }} from {json.dumps((FOLDER / "node.js").as_uri())};
   const [address, options, held, ledger] = JSON.parse(process.argv[1]);
   const book = new FileLedger(ledger);
   const device = await Device.connect(address, {{ ...options, ledger: book, environment: {{}} }});
@@ -42,17 +38,6 @@ def run_node(script, *given):
     )
     assert run.returncode == 0, run.stderr
     return json.loads(run.stdout)
-
-
-def find_node():
-    node = shutil.which("node")
-    if node is not None:
-        version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout
-        if int(version.lstrip("v").partition(".")[0]) >= OLDEST:
-            return node
-    return lacking(
-        f"Node {OLDEST} or newer is needed for the JavaScript tests; on Debian: apt-get install nodejs"
-    )
 
 
 def test_the_javascript_device_passes_its_tests():
@@ -135,13 +120,13 @@ def test_a_javascript_device_asks_for_its_id_where_the_collector_hands_them_out(
 def test_the_javascript_device_has_no_dependencies():
     text = (FOLDER / "package.json").read_text(encoding="utf-8")
     assert "ependencies" not in text
-    sources = [FOLDER / "keyveil.js", *(FOLDER / "lib").glob("*.js")]
-    named = [
-        name
+    sources = [FOLDER / "keyveil.js", FOLDER / "node.js", *(FOLDER / "src").rglob("*.js")]
+    named = {
+        (path.relative_to(FOLDER).as_posix(), name)
         for path in sources
         for name in re.findall(r"""(?:from|import\()\s*["']([^"']+)""", path.read_text(encoding="utf-8"))
-    ]
+    }
     assert len(named) > len(sources)
-    assert {name for name in named if not name.startswith(("./", "node:"))} == set()
-    # Browsers never reach what is Node's own.
-    assert {name for name in named if name.startswith("node:")} == {"node:crypto", "node:fs/promises"}
+    outside = {(path, name) for path, name in named if not name.startswith(("./", "../"))}
+    # Browsers never reach what is Node's own: who may import these two is in javascript.layers.js.
+    assert outside == {("node.js", "node:crypto"), ("src/ledgers/file.js", "node:fs/promises")}

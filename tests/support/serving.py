@@ -14,11 +14,14 @@ MAIN = "from keyveil.cli import main; main()"
 
 
 class Process:
-    """`keyveil serve`, listening; the admin token is kept from the first start."""
+    """`keyveil serve`, listening; the admin token is kept from the first start.
 
-    def __init__(self, store, *options, port=0, admin=None, env=None):
+    `before` is what the process does first, in Python.
+    """
+
+    def __init__(self, store, *options, port=0, admin=None, env=None, before=""):
         self.child = subprocess.Popen(
-            [sys.executable, "-c", MAIN, "serve", "--store", store, "--port", str(port), *options],
+            [sys.executable, "-c", before + MAIN, "serve", "--store", store, "--port", str(port), *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { expBelow, logAbove, Ratio, readDescription } from "../keyveil.js";
-import { exactly, isWithin, toFloat, unitsOf } from "../lib/exact.js";
+import { exactly, isWithin, toFloat, unitsOf } from "../src/numerics/exact.js";
 import { campaignText, description, fastest, MECHANISM } from "./support/campaigns.js";
 
 function refused(one, code = "bad-description", why = JSON.stringify(one)?.slice(0, 300)) {
@@ -19,7 +19,9 @@ test("every field must be there, and no other", async () => {
   for (const name of Object.keys(description())) await refused(without(name));
   await refused({ ...description(), loss: "1" });
   for (const one of [null, undefined, 3, "text", [], {}]) await refused(one);
-  for (const format of ["keyveil-device/1", "keyveil-round/2", "", 1, null]) await refused(description({ format }), "unknown-version");
+  for (const format of ["keyveil-device/1", "keyveil-round/2", "", 1, null]) {
+    await refused(description({ format }), "unknown-version");
+  }
 });
 
 test("fields are of their kind and within bounds", async () => {
@@ -35,8 +37,12 @@ test("fields are of their kind and within bounds", async () => {
     campaign: [null, {}, "", "{", "null", "[]", "\ud800"],
     mechanism: [null, [], "kvue", {}, { epsilon: "1" }, { id: 3 }],
   };
-  for (const [name, values] of Object.entries(bad)) for (const value of values) await refused({ ...description(), [name]: value });
-  for (const id of ["pckv-eu", "toString", "__proto__", ""]) await refused(description({ mechanism: { id } }), "unknown-mechanism");
+  for (const [name, values] of Object.entries(bad)) {
+    for (const value of values) await refused({ ...description(), [name]: value });
+  }
+  for (const id of ["pckv-eu", "toString", "__proto__", ""]) {
+    await refused(description({ mechanism: { id } }), "unknown-mechanism");
+  }
 });
 
 test("a mechanism has its own parameters, each within bounds", async () => {
@@ -76,14 +82,23 @@ test("a campaign's text is canonical and says what it must", async () => {
   const bad = [
     ...[0, 33, -1].map((epsilon) => ({ epsilon })),
     ...[[], ["a", "a"], [""], [3], ["\ud800"]].map((keys) => ({ keys })),
-    ...[[1, 1], [2, 1], [-1.7e308, 1.7e308]].map((value_range) => ({ value_range })),
+    ...[
+      [1, 1],
+      [2, 1],
+      [-1.7e308, 1.7e308],
+    ].map((value_range) => ({ value_range })),
     ...[0, 1.5].map((pairs_per_user) => ({ pairs_per_user })),
     ...["some day", "2030-02-30", "0000-01-01", "2030-01-01T24:00", 3].map((expires) => ({ expires })),
     { keys: ["other"], other: true },
     ...[{ other: 1 }, { rho: 2 }, { users: 0 }, { bins: null }, { surprise: 1 }, { name: 3 }, { owner: null }],
   ];
   for (const fields of bad) await refused(changed(fields));
-  const changes = [['"epsilon":1.0', '"epsilon":1'], ["maps", "\\u006daps"], [',"owner":""', ""], ["{", " {"]];
+  const changes = [
+    ['"epsilon":1.0', '"epsilon":1'],
+    ["maps", "\\u006daps"],
+    [',"owner":""', ""],
+    ["{", " {"],
+  ];
   for (const [was, is] of changes) await refused({ ...description(), campaign: text.replace(was, is) });
   await readDescription(changed({ bins: 8, users: 10, expires: "2030-02-28T23:59:59.5-01:30" }));
 });
@@ -121,7 +136,12 @@ test("the largest honest questions are opened soon", async () => {
   const largest = [
     { id: "bucket", epsilon: "1", pairs_per_user: 8192, buckets: 2 ** 20, occupied: 8192, tie: 1, cohorts: 2 ** 20 },
     { id: "pckv-ue", epsilon: "32", allocation: "tight", pairs_per_user: 8192 },
-    { id: "privkv-broadcast", key_epsilon: "1", sign_epsilon: "1", levels: keys.slice(0, 8_192).map(() => "9223372036854775808") },
+    {
+      id: "privkv-broadcast",
+      key_epsilon: "1",
+      sign_epsilon: "1",
+      levels: keys.slice(0, 8_192).map(() => "9223372036854775808"),
+    },
     { id: "size-class", epsilon: "1", starts: Array.from({ length: 4096 }, (_, at) => at) },
   ];
   for (const mechanism of largest) {
@@ -133,7 +153,13 @@ test("the largest honest questions are opened soon", async () => {
 });
 
 test("an exponential is below, a logarithm above, and what goes out and back costs no more", () => {
-  for (const [n, d] of [[1n, 1n], [1n, 3n], [1n, 10n ** 39n], [32n, 1n], [10n, 7n]]) {
+  for (const [n, d] of [
+    [1n, 1n],
+    [1n, 3n],
+    [1n, 10n ** 39n],
+    [32n, 1n],
+    [10n, 7n],
+  ]) {
     const x = new Ratio(n, d);
     const E = expBelow(x);
     assert.ok(logAbove(E) * d <= n << 192n, `${n}/${d}`);

@@ -1,5 +1,5 @@
 /**
- * Histories that Python wrote and passes: calls, a clock and rounds, honest and hostile; the same codes, bytes and units.
+ * Histories that Python wrote and passes: calls, a clock and rounds, honest and hostile; the same codes, bytes, units.
  *
  * Where a step names no record, no words or no id, reading the record, drawing noise or asking for an id is a failure.
  */
@@ -41,7 +41,8 @@ async function take(step, { description, ledger, caps }) {
 }
 
 /** A step's outcome; what `Device.open` refuses is an outcome too. */
-const outcomeOf = (step, context) => take(step, context).catch((error) => ({ ok: false, code: error.code ?? String(error) }));
+const outcomeOf = (step, context) =>
+  take(step, context).catch((error) => ({ ok: false, code: error.code ?? String(error) }));
 
 for (const name of names("histories/")) {
   const { what, secret, caps, steps } = load(name);
@@ -53,7 +54,9 @@ for (const name of names("histories/")) {
       const where = `step ${place}: ${step.do}`;
       const outcome = await outcomeOf(step, { description, ledger, caps });
       assert.equal(outcome.code, step.code, where);
-      if (step.bytes != null) assert.equal(outcome.bytes ? toHex(outcome.bytes) : queued(await stateOf(ledger)), step.bytes, where);
+      if (step.bytes != null) {
+        assert.equal(outcome.bytes ? toHex(outcome.bytes) : queued(await stateOf(ledger)), step.bytes, where);
+      }
       // A description that is refused belongs to no campaign.
       const { id: campaign } = await readDescription(description).catch(() => ({ id: null }));
       const state = await stateOf(ledger);

@@ -7,18 +7,19 @@ import { syncBuiltinESMExports } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { Device, FileLedger, MemoryLedger, readDescription } from "../keyveil.js";
+import { Device, FileLedger, MemoryLedger, readDescription } from "../node.js";
 import { agreeing, description, QUIET, stateOf, unitsIn, UNREADABLE } from "./support/campaigns.js";
 
 const KILLS = Number(process.env.KEYVEIL_KILLS ?? 20);
-const module = new URL("../keyveil.js", import.meta.url).href;
+const module = new URL("../node.js", import.meta.url).href;
 const support = new URL("./support/campaigns.js", import.meta.url).href;
 const held = { maps: 12, chess: 50 };
 const code = async (promise) => (await promise).code;
 const newPath = () => join(mkdtempSync(join(tmpdir(), "keyveil-")), "ledger.json");
 const stateFile = (path) => join(`${path}.d`, "free", "state.json");
 const RICH = { ...QUIET, campaignCap: 1e9, lifetimeCap: 1e9 };
-const numbered = (number) => description({ number, campaign: { epsilon: 32 }, mechanism: { id: "kvue", epsilon: "1/100" } });
+const numbered = (number) =>
+  description({ number, campaign: { epsilon: 32 }, mechanism: { id: "kvue", epsilon: "1/100" } });
 
 const children = new Set();
 after(() => children.forEach((child) => child.kill("SIGKILL")));
@@ -48,7 +49,11 @@ test("a ledger in a file survives, and a corrupt one stops all reports", async (
   const two = await Device.open(description(), { ...QUIET, ledger: new FileLedger(path) });
   assert.deepEqual((await two.report(UNREADABLE)).bytes, first.bytes);
   const text = readFileSync(stateFile(path), "utf8");
-  const changes = [['"units":"', '"units":"-'], ['"version":2', '"version":3'], ['"given"', '"perhaps"']];
+  const changes = [
+    ['"units":"', '"units":"-'],
+    ['"version":2', '"version":3'],
+    ['"given"', '"perhaps"'],
+  ];
   const broken = [text.slice(0, 40), "null", "{}", ...changes.map(([was, is]) => text.replace(was, is))];
   for (const each of broken) {
     writeFileSync(stateFile(path), each);
@@ -60,9 +65,13 @@ test("a ledger in a file survives, and a corrupt one stops all reports", async (
 test("devices that share a ledger at once lose no debit", async () => {
   const path = newPath();
   const ledgers = Array.from({ length: 4 }, () => new FileLedger(path));
-  const answer = async (number) => code((await Device.open(numbered(number), { ...RICH, ledger: ledgers[number % 4] })).report(held));
+  const answer = async (number) =>
+    code((await Device.open(numbered(number), { ...RICH, ledger: ledgers[number % 4] })).report(held));
   const codes = await Promise.all(Array.from({ length: 40 }, (_, at) => answer(1 + at)));
-  assert.ok(codes.every((each) => each === "done"), codes.join());
+  assert.ok(
+    codes.every((each) => each === "done"),
+    codes.join(),
+  );
   const { price } = await readDescription(numbered(1));
   assert.equal(unitsIn(await stateOf(ledgers[0])), 40n * price);
   assert.deepEqual(readdirSync(`${path}.d`), ["free"]);
@@ -127,7 +136,9 @@ test("A5: an owner that is paused while it holds the ledger neither loses nor un
   const ledger = new FileLedger(path);
   await ledger.update((state) => void (state.consent = "given"));
   const run = start(PAUSED, path);
-  await until(() => readdirSync(`${path}.d`).some((name) => name.startsWith(`held-${run.child.pid}-`)) || run.complaint);
+  await until(
+    () => readdirSync(`${path}.d`).some((name) => name.startsWith(`held-${run.child.pid}-`)) || run.complaint,
+  );
   await new Promise((wake) => setTimeout(wake, 300));
   const started = performance.now();
   const device = await Device.open(description(), { ...QUIET, ledger });
@@ -137,7 +148,10 @@ test("A5: an owner that is paused while it holds the ledger neither loses nor un
   run.child.kill("SIGCONT");
   assert.deepEqual([await run.ended, run.said], [{ status: 0, signal: null }, "runs 2\n"], run.complaint);
   const state = await stateOf(ledger);
-  assert.deepEqual(state.answers.map(({ units }) => units), [String((await readDescription(description())).price), "1000"]);
+  assert.deepEqual(
+    state.answers.map(({ units }) => units),
+    [String((await readDescription(description())).price), "1000"],
+  );
   assert.equal(state.consent, "withdrawn");
 });
 
@@ -238,7 +252,10 @@ test("a ledger of version 1 is taken over: what was spent stays spent, what was 
   writeFileSync(path, JSON.stringify(old));
   const device = await Device.open(description(), { ...QUIET, ledger: new FileLedger(path) });
   const { spent, spentInAll, consent, queued, answers } = await device.status();
-  assert.deepEqual([spent, spentInAll, consent, queued, answers], [1.0000000000000002, 4.000000000000001, "given", 1, 1]);
+  assert.deepEqual(
+    [spent, spentInAll, consent, queued, answers],
+    [1.0000000000000002, 4.000000000000001, "given", 1, 1],
+  );
   const exact = (await stateOf(new FileLedger(path))).answers.map(({ units }) => BigInt(units));
   assert.equal(exact[0], (1n << 192n) + (1n << 140n), "to the last unit");
   // Whatever the description: there is no pin.
@@ -248,7 +265,11 @@ test("a ledger of version 1 is taken over: what was spent stays spent, what was 
   }
   const second = await Device.open(description({ number: 2 }), { ...QUIET, ledger: new FileLedger(path) });
   assert.equal(await code(second.report(UNREADABLE)), "over-promise");
-  const third = await Device.open(description({ campaign: { name: "new" } }), { ...QUIET, ledger: new FileLedger(path), lifetimeCap: 5 });
+  const third = await Device.open(description({ campaign: { name: "new" } }), {
+    ...QUIET,
+    ledger: new FileLedger(path),
+    lifetimeCap: 5,
+  });
   assert.equal(await code(third.report(UNREADABLE)), "over-lifetime-cap", "rounded up, never down");
   assert.equal((await stateOf(new FileLedger(path))).secret, old.secret);
   assert.notEqual(JSON.parse(readFileSync(path, "utf8")).version, 1, "a device of the version before stops");

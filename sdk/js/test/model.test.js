@@ -10,8 +10,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Device, expBelow, fromHex, Ratio, toHex } from "../keyveil.js";
-import { exactly } from "../lib/exact.js";
-import { freshState } from "../lib/states.js";
+import { exactly } from "../src/numerics/exact.js";
+import { freshState } from "../src/ledgers/states.js";
 import { description, QUIET } from "./support/campaigns.js";
 import { load } from "./support/vectors.js";
 
@@ -66,7 +66,12 @@ const KEYS = ["a", "b", "c", "d"];
 /** A kernel whose records hold keys by their codes' places among its names. */
 function readKernel({ n_keys, keys, mechanism, records }) {
   const named = keys ?? [...new Set(records.flatMap(({ held }) => Object.keys(held)))].sort();
-  const byCode = (held) => JSON.stringify(Object.entries(held).map(([name, value]) => [named.indexOf(name), value]).sort());
+  const byCode = (held) =>
+    JSON.stringify(
+      Object.entries(held)
+        .map(([name, value]) => [named.indexOf(name), value])
+        .sort(),
+    );
   return { n_keys, mechanism, answers: new Map(records.map(({ held, answers }) => [byCode(held), answers])) };
 }
 
@@ -80,7 +85,10 @@ function answersOf(kernel, codes, held) {
 
 /** A move: a round to ask, honest or not, by all that was seen so far. */
 function nextMove(draw, { kernels, nKeys, before }) {
-  const kernel = pickFrom(draw, kernels.filter(({ n_keys }) => n_keys <= nKeys));
+  const kernel = pickFrom(
+    draw,
+    kernels.filter(({ n_keys }) => n_keys <= nKeys),
+  );
   const codes = shuffled(draw, nKeys).slice(0, kernel.n_keys);
   const isWhole = kernel.n_keys === nKeys && draw(2);
   const fresh = {
@@ -89,7 +97,11 @@ function nextMove(draw, { kernels, nKeys, before }) {
     fields: {
       number: 1 + draw(3),
       purpose: pickFrom(draw, ["collect", "check"]),
-      group: pickFrom(draw, [["0", "1"], ["0", "1/2"], ["1/2", "1"]]),
+      group: pickFrom(draw, [
+        ["0", "1"],
+        ["0", "1/2"],
+        ["1/2", "1"],
+      ]),
       keys: isWhole ? null : codes,
       mechanism: kernel.mechanism,
     },
@@ -145,7 +157,7 @@ async function call({ move, ledger, held, words, at, epsilon, nKeys, disables })
   return isDrawn && words === null ? null : `${code} ${bytes ? toHex(bytes) : ""}`;
 }
 
-/** Every transcript of a life with its exact chance; null where a kernel does not know a record, or there are too many. */
+/** Every transcript of a life with its exact chance; null where a kernel does not know a record, or for too many. */
 async function transcripts(life, world) {
   let branches = [{ seen: [], before: [], ledger: new Fork(), chance: new Ratio(1n) }];
   for (let at = 0; at < CALLS; at++) {
@@ -184,13 +196,15 @@ async function transcripts(life, world) {
 /** Lives of a record: one that stays, and one that changes with every call. */
 function livesOf(draw, nKeys, kernels) {
   const known = kernels.filter(({ n_keys }) => n_keys === nKeys).flatMap(({ answers }) => [...answers.keys()]);
-  const records = [...new Set(known)].map((text) => Object.fromEntries(JSON.parse(text).map(([code, value]) => [KEYS[code], value])));
+  const records = [...new Set(known)].map((text) =>
+    Object.fromEntries(JSON.parse(text).map(([code, value]) => [KEYS[code], value])),
+  );
   const still = [pickFrom(draw, records), pickFrom(draw, records), {}].map((held) => Array(CALLS).fill(held));
   const changing = Array.from({ length: CALLS }, () => pickFrom(draw, records));
   return [...still, changing];
 }
 
-const NAME = `${HISTORIES} histories with a hostile collector: no transcript tells two lives apart by more than e^epsilon`;
+const NAME = `${HISTORIES} histories with a hostile collector: no transcript tells two lives apart beyond e^epsilon`;
 
 test(NAME, async (context) => {
   const kernels = load("kernels.json").kernels.map(readKernel);
@@ -218,7 +232,9 @@ test(NAME, async (context) => {
     worst = Math.max(worst, largestRatio(laws, world.epsilon, seed));
   }
   assert.equal(counted, HISTORIES);
-  context.diagnostic(`${counted} histories (${skipped} left out), ${seen} transcripts, largest ratio over e^epsilon ${worst.toFixed(6)}`);
+  context.diagnostic(
+    `${counted} histories (${skipped} left out), ${seen} transcripts, largest ratio over e^epsilon ${worst.toFixed(6)}`,
+  );
 });
 
 /** The largest ratio of two lives' chances of one transcript, over e^epsilon; more than 1 is a failure, exactly. */

@@ -14,13 +14,14 @@ import {
   SENTENCES,
   toHex,
 } from "../keyveil.js";
-import { nonceOf } from "../lib/device.js";
+import { nonceOf } from "../src/client/vote.js";
 import { agreeing, description, QUIET, UNREADABLE } from "./support/campaigns.js";
 
 const held = { maps: 12, chess: 50 };
 const code = async (promise) => (await promise).code;
 const RICH = { campaignCap: 1e6, lifetimeCap: 1e6 };
-const numbered = (number) => description({ number, campaign: { epsilon: 32 }, mechanism: { id: "kvue", epsilon: "1/100" } });
+const numbered = (number) =>
+  description({ number, campaign: { epsilon: 32 }, mechanism: { id: "kvue", epsilon: "1/100" } });
 
 const servers = [];
 after(() => servers.forEach((server) => server.closeAllConnections() ?? server.close()));
@@ -97,7 +98,13 @@ test("a setting against tracking is honoured", async () => {
 test("every refusal says its code's sentence", async () => {
   const device = await Device.open(description(), { ledger: new MemoryLedger(), ...QUIET });
   assert.deepEqual(await device.submit(held), { ok: false, code: "not-enabled", reason: SENTENCES["not-enabled"] });
-  assert.deepEqual(await device.upload(), { ok: false, code: "no-collector", reason: SENTENCES["no-collector"], sent: 0, refused: [] });
+  assert.deepEqual(await device.upload(), {
+    ok: false,
+    code: "no-collector",
+    reason: SENTENCES["no-collector"],
+    sent: 0,
+    refused: [],
+  });
   await assert.rejects(Device.open({}), { code: "no-ledger" });
   await assert.rejects(Device.open(null, { ledger: new MemoryLedger() }), { message: SENTENCES["bad-description"] });
   for (const cap of [0, -1, Number.NaN, Infinity, "4", null]) {
@@ -110,14 +117,19 @@ test("reports travel by https, or to this machine", async () => {
   const unsafe = ["http://c.example", "http://127.example.com", "ftp://localhost"];
   for (const url of unsafe) await assert.rejects(open(url), { code: "https-required" });
   await assert.rejects(open("no address"), { code: "no-collector" });
-  for (const url of ["https://c.example", "http://localhost:8000", "http://127.0.0.1:8000", "http://[::1]:8000"]) await open(url);
+  for (const url of ["https://c.example", "http://localhost:8000", "http://127.0.0.1:8000", "http://[::1]:8000"]) {
+    await open(url);
+  }
 });
 
 test("batches are uploaded in frames, once, to the campaign's address", async () => {
   const { met, url } = await collector(accepting);
   const device = await loaded(`${url}/`, 5, { batch: 2 });
   assert.deepEqual(await device.upload(), { ok: true, code: "done", sent: 5, refused: [] });
-  assert.deepEqual(met.map(({ reports }) => reports.length), [2, 2, 1]);
+  assert.deepEqual(
+    met.map(({ reports }) => reports.length),
+    [2, 2, 1],
+  );
   assert.equal(met[0].path, `/v1/campaigns/${device.id}/reports`);
   assert.equal(new Set(met.flatMap(({ reports }) => reports)).size, 5);
   assert.deepEqual(await device.upload(), { ok: true, code: "done", sent: 0, refused: [] });
@@ -126,7 +138,13 @@ test("batches are uploaded in frames, once, to the campaign's address", async ()
 });
 
 test("each report is settled by its own status, in order", async () => {
-  const { met, url } = await collector(() => ["accepted", "duplicate", "round-closed", "wrong-round", "a code of tomorrow"]);
+  const { met, url } = await collector(() => [
+    "accepted",
+    "duplicate",
+    "round-closed",
+    "wrong-round",
+    "a code of tomorrow",
+  ]);
   const device = await loaded(url, 5);
   assert.deepEqual(await device.upload(), {
     ok: true,
@@ -158,8 +176,13 @@ test("a token goes into the header, and without one there is none", async () => 
   const { met, url } = await collector(accepting);
   await (await loaded(url, 1, { token: "kv-0123-abc" })).upload();
   await (await loaded(url, 1)).upload();
-  assert.deepEqual(met.map(({ token }) => token), ["Bearer kv-0123-abc", undefined]);
-  for (const token of ["", "two words", "line\nbreak", "\u00e9"]) await assert.rejects(loaded(url, 1, { token }), { code: "bad-token" });
+  assert.deepEqual(
+    met.map(({ token }) => token),
+    ["Bearer kv-0123-abc", undefined],
+  );
+  for (const token of ["", "two words", "line\nbreak", "\u00e9"]) {
+    await assert.rejects(loaded(url, 1, { token }), { code: "bad-token" });
+  }
 });
 
 test("a token that is not taken leaves the reports waiting, and says so", async () => {
@@ -178,7 +201,11 @@ test("a token that is not taken leaves the reports waiting, and says so", async 
 
 test("failures wait longer each time, and Retry-After is honoured", async () => {
   let clock = 1_000_000;
-  const answers = [[503, {}], [503, {}], [429, { "retry-after": "120" }]];
+  const answers = [
+    [503, {}],
+    [503, {}],
+    [429, { "retry-after": "120" }],
+  ];
   const { met, url } = await collector((reports) => answers.shift() ?? accepting(reports));
   const device = await loaded(url, 1, { now: () => clock });
   const expect = async (wanted, requests) => {
@@ -210,7 +237,10 @@ test("a clock set back makes nobody wait for more than a day", async () => {
 test("a batch that is too large is sent in halves; one report that is, is refused", async () => {
   const { met, url } = await collector((reports) => (reports.length > 2 ? [413, {}] : accepting(reports)));
   assert.equal((await (await loaded(url, 7)).upload()).sent, 7);
-  assert.deepEqual(met.map(({ reports }) => reports.length), [7, 3, 1, 2, 4, 2, 2]);
+  assert.deepEqual(
+    met.map(({ reports }) => reports.length),
+    [7, 3, 1, 2, 4, 2, 2],
+  );
   const strict = await collector(() => [413, {}]);
   const { sent, refused } = await (await loaded(strict.url, 2)).upload();
   assert.deepEqual([sent, refused.map((one) => one.code)], [0, ["batch-refused", "batch-refused"]]);
@@ -324,16 +354,25 @@ test("an id is asked for once, only for an answer that is new, and not for one t
   await (await open({})).report(UNREADABLE);
   assert.equal(await code((await open({ keys: [0] })).report(UNREADABLE)), "pinned");
   assert.equal(asked, 1);
-  for (const wrong of [() => null, () => new Uint8Array(3), () => "00".repeat(16), () => Promise.reject(new Error("no"))]) {
-    assert.equal(await code((await open({ campaign: { name: "another" } }, { ids: wrong })).report(UNREADABLE)), "no-id");
+  for (const wrong of [
+    () => null,
+    () => new Uint8Array(3),
+    () => "00".repeat(16),
+    () => Promise.reject(new Error("no")),
+  ]) {
+    assert.equal(
+      await code((await open({ campaign: { name: "another" } }, { ids: wrong })).report(UNREADABLE)),
+      "no-id",
+    );
   }
 });
 
-test("where the campaign issues ids, each is asked for with a nonce of the ledger, the same however often", async () => {
-  const issuing = (name) => description({
-    campaign: { name, ids: "issued", mechanism: "kvue" },
-    mechanism: { id: "kvue", epsilon: "1", ids: "issued" },
-  });
+test("where the campaign issues ids, each is asked for with a nonce of the ledger, always the same", async () => {
+  const issuing = (name) =>
+    description({
+      campaign: { name, ids: "issued", mechanism: "kvue" },
+      mechanism: { id: "kvue", epsilon: "1", ids: "issued" },
+    });
   const asked = [];
   const url = await serve((request, response) => {
     asked.push(request.url);
@@ -373,7 +412,8 @@ async function campaignServer(view) {
 
 test("connect opens the round of the campaign at an address, and believes no other", async () => {
   const { id } = await Device.open(description(), { ledger: new MemoryLedger() });
-  const connect = (base, name = id) => Device.connect(`${base}/v1/campaigns/${name}`, { ledger: new MemoryLedger(), ...QUIET });
+  const connect = (base, name = id) =>
+    Device.connect(`${base}/v1/campaigns/${name}`, { ledger: new MemoryLedger(), ...QUIET });
   const { campaign } = description();
   const honest = await campaignServer({ campaign, round: { ...description(), campaign: id }, ids: "own" });
   const device = await connect(honest.base);
@@ -399,17 +439,29 @@ test("connect opens the round of the campaign at an address, and believes no oth
     [{ round: description({ format: "keyveil-round/9" }) }, "unknown-version"],
   ];
   for (const [view, wanted] of cases) {
-    await assert.rejects(connect((await campaignServer(view)).base), { code: wanted }, JSON.stringify(view).slice(0, 80));
+    await assert.rejects(
+      connect((await campaignServer(view)).base),
+      { code: wanted },
+      JSON.stringify(view).slice(0, 80),
+    );
   }
-  await assert.rejects(Device.connect("https://c.example/elsewhere", { ledger: new MemoryLedger() }), { code: "no-collector" });
-  await assert.rejects(Device.connect("http://c.example/v1/campaigns/x", { ledger: new MemoryLedger() }), { code: "https-required" });
+  await assert.rejects(Device.connect("https://c.example/elsewhere", { ledger: new MemoryLedger() }), {
+    code: "no-collector",
+  });
+  await assert.rejects(Device.connect("http://c.example/v1/campaigns/x", { ledger: new MemoryLedger() }), {
+    code: "https-required",
+  });
   const slow = `${await serve(dripping)}/v1/campaigns/${id}`;
-  const [error, took] = await timed(() => Device.connect(slow, { ledger: new MemoryLedger(), timeout: 300 }).catch((why) => why));
+  const [error, took] = await timed(() =>
+    Device.connect(slow, { ledger: new MemoryLedger(), timeout: 300 }).catch((why) => why),
+  );
   assert.ok(error.code === "waiting" && took < 800);
 });
 
 test("the person is told what is true, what was sent and what can be guessed", async () => {
-  const device = await agreeing(description({ campaign: { owner: "the maps team", purpose: "learn which apps deserve work" } }));
+  const device = await agreeing(
+    description({ campaign: { owner: "the maps team", purpose: "learn which apps deserve work" } }),
+  );
   const before = await device.explain(held);
   assert.deepEqual(before.text.split("\n").slice(0, 3), [
     'The question "apps" is asked by the maps team, to learn which apps deserve work.',
@@ -426,8 +478,13 @@ test("the person is told what is true, what was sent and what can be guessed", a
 
 test("the types name what the module exports, and nothing else", async () => {
   const types = readFileSync(new URL("../index.d.ts", import.meta.url), "utf8");
-  const declared = [...types.matchAll(/^export (?:declare )?(?:class|function|const) (\w+)/gm)].map((match) => match[1]);
+  const declared = [...types.matchAll(/^export (?:declare )?(?:class|function|const) (\w+)/gm)].map(
+    (match) => match[1],
+  );
   assert.deepEqual(declared.sort(), Object.keys(await import("../keyveil.js")).sort());
-  const codes = types.match(/export type Code =([^;]+);/)[1].match(/"[^"]+"/g).map((quoted) => quoted.slice(1, -1));
+  const codes = types
+    .match(/export type Code =([^;]+);/)[1]
+    .match(/"[^"]+"/g)
+    .map((quoted) => quoted.slice(1, -1));
   assert.deepEqual(codes, Object.keys(SENTENCES));
 });

@@ -18,7 +18,7 @@ import {
   toFrames,
   toHex,
 } from "../keyveil.js";
-import { nonceOf } from "../lib/device.js";
+import { nonceOf } from "../src/client/vote.js";
 import { fastest } from "./support/campaigns.js";
 import { load, names } from "./support/vectors.js";
 
@@ -31,12 +31,15 @@ const ratio = (text) => {
 };
 const isSame = (one, two) => one.n * two.d === two.n * one.d;
 /** Counts of words are decimal text in vectors. */
-const asText = (value) => JSON.parse(JSON.stringify(value, (_, part) => (typeof part === "bigint" ? String(part) : part)));
+const asText = (value) =>
+  JSON.parse(JSON.stringify(value, (_, part) => (typeof part === "bigint" ? String(part) : part)));
 
 test("exponentials and logarithms are Python's to the last bit", () => {
   const { exp, log } = load("exact.json");
   assert.ok(exp.length && log.length);
-  for (const [x, wanted] of exp) assert.ok(isSame(expBelow(ratio(x)), new Ratio(BigInt(wanted), 1n << 256n)), `exp ${x}`);
+  for (const [x, wanted] of exp) {
+    assert.ok(isSame(expBelow(ratio(x)), new Ratio(BigInt(wanted), 1n << 256n)), `exp ${x}`);
+  }
   for (const [x, wanted] of log) assert.equal(String(logAbove(ratio(x))), wanted, `log ${x}`);
 });
 
@@ -62,7 +65,10 @@ for (const name of methods) {
       const round = await readDescription(description);
       for (const { held, record, words, report_id, answer, report } of cases) {
         const read = readRecord(round, held);
-        assert.deepEqual(read.map(({ code, level }) => [code, String(level)]), record);
+        assert.deepEqual(
+          read.map(({ code, level }) => [code, String(level)]),
+          record,
+        );
         const made = await makeReport(round, read, fromHex(words), fromHex(report_id));
         assert.equal(toHex(made), report);
         assert.deepEqual(asText(await checkReport(round, made)), answer);
@@ -93,19 +99,31 @@ for (const name of names("hostile/")) {
 test("refuses bad reports by their codes", async () => {
   for (const { why, description, report, code } of load("bad_reports.json").refuse) {
     const round = await readDescription(description);
-    await assert.rejects(checkReport(round, fromHex(report)), (error) => error instanceof Refused && error.code === code, why);
+    await assert.rejects(
+      checkReport(round, fromHex(report)),
+      (error) => error instanceof Refused && error.code === code,
+      why,
+    );
   }
 });
 
 test("refuses bad batches by their codes", () => {
   for (const { why, stream, largest, most, code } of load("bad_frames.json").refuse) {
-    assert.throws(() => readFrames(fromHex(stream), { largest, most }), (error) => error.code === code, why);
+    assert.throws(
+      () => readFrames(fromHex(stream), { largest, most }),
+      (error) => error.code === code,
+      why,
+    );
   }
 });
 
 test("refuses bad texts by their codes", () => {
   for (const { why, text, code } of load("bad_json.json").refuse) {
-    assert.throws(() => reportFromJson(text), (error) => error.code === code, why);
+    assert.throws(
+      () => reportFromJson(text),
+      (error) => error.code === code,
+      why,
+    );
   }
 });
 

@@ -1,8 +1,17 @@
 /** One vote: a round is answered once, under one description, for at most the campaign's epsilon. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Device, fromHex, MemoryLedger, randomBytes, readDescription, readRecord, readReport, toHex } from "../keyveil.js";
-import { hmac } from "../lib/bytes.js";
+import {
+  Device,
+  fromHex,
+  MemoryLedger,
+  randomBytes,
+  readDescription,
+  readRecord,
+  readReport,
+  toHex,
+} from "../keyveil.js";
+import { hmac } from "../src/numerics/bytes.js";
 import { agreeing, description, MECHANISM, QUIET, stateOf, unitsIn, UNREADABLE } from "./support/campaigns.js";
 
 const held = { maps: 12, chess: 50 };
@@ -14,7 +23,9 @@ test("asked again, with whatever record, a device repeats its bytes and does not
   const device = await open(description());
   const first = await device.report(held);
   assert.deepEqual([first.ok, first.code], [true, "done"]);
-  for (const record of [held, { maps: 1 }, {}, UNREADABLE]) assert.deepEqual((await device.report(record)).bytes, first.bytes);
+  for (const record of [held, { maps: 1 }, {}, UNREADABLE]) {
+    assert.deepEqual((await device.report(record)).bytes, first.bytes);
+  }
   const { spent, answers } = await device.status();
   assert.deepEqual([spent, answers], [1, 1]);
 });
@@ -25,7 +36,12 @@ test("P1: of four rounds for disjoint groups a device answers one, and spends wh
     const ledger = new MemoryLedger();
     const codes = [];
     for (let at = 0; at < 4; at++) {
-      const round = description({ number: at + 1, protocol: "auto/1", group: ends.slice(at, at + 2), mechanism: kvue() });
+      const round = description({
+        number: at + 1,
+        protocol: "auto/1",
+        group: ends.slice(at, at + 2),
+        mechanism: kvue(),
+      });
       const device = await open(round, { ledger });
       codes.push(await code(device.report(codes.includes("done") ? UNREADABLE : held)));
     }
@@ -63,7 +79,9 @@ test("P2: a round that is opened again with its keys in another order is refused
   for (const record of [{ [keys[0]]: 30 }, {}]) {
     const ledger = new MemoryLedger();
     const first = await (await open(asked([0, 1]), { ledger })).report(record);
-    for (let again = 0; again < 3; again++) assert.equal(await code((await open(asked([1, 0]), { ledger })).report(UNREADABLE)), "pinned");
+    for (let again = 0; again < 3; again++) {
+      assert.equal(await code((await open(asked([1, 0]), { ledger })).report(UNREADABLE)), "pinned");
+    }
     assert.deepEqual((await (await open(asked([0, 1]), { ledger })).report(UNREADABLE)).bytes, first.bytes);
   }
 });
@@ -132,8 +150,19 @@ test("A1: there is no kernel to lie about, and no debit is negative", async () =
   const starts = (...list) => ({ id: "size-class", epsilon: "1", starts: list });
   const lies = [
     // fake = 1000, keep = 1001, flip all other words: the truth for a declared epsilon of 0.001
-    { shape: "signed-response", n_keys: 3, pairs_per_user: 1, channel: { keep: "1001", flip: "18446744073709541615", fake: "1000" } },
-    { id: "pckv-grr", epsilon: "1/1000", allocation: "optimal", pairs_per_user: 1, channel: { keep: "1001", fake: "1000" } },
+    {
+      shape: "signed-response",
+      n_keys: 3,
+      pairs_per_user: 1,
+      channel: { keep: "1001", flip: "18446744073709541615", fake: "1000" },
+    },
+    {
+      id: "pckv-grr",
+      epsilon: "1/1000",
+      allocation: "optimal",
+      pairs_per_user: 1,
+      channel: { keep: "1001", fake: "1000" },
+    },
     // a mechanism about ten keys whose encoder knows one
     { id: "grr", epsilon: "1", n_keys: 10 },
     { id: "grr", epsilon: "1", encoder: { shape: "own-key", n_keys: 1 } },
@@ -186,7 +215,10 @@ test("a campaign ends when Python says it does: a date includes its day, a time 
     "9998-12-31": "9999-01-01T00:00:00Z",
   };
   for (const [expires, end] of Object.entries(ends)) {
-    for (const [early, wanted] of [[1, "done"], [0, "expired"]]) {
+    for (const [early, wanted] of [
+      [1, "done"],
+      [0, "expired"],
+    ]) {
       const device = await open(description({ campaign: { expires } }), { now: () => Date.parse(end) - early });
       assert.equal(await code(device.report(held)), wanted, expires);
     }
@@ -198,7 +230,8 @@ test("the order: consent, the end, the vote, the group, the promise, the caps, t
   let clock = 0;
   const nobody = ["0", `1/${"9".repeat(40)}`];
   const options = { ledger, now: () => clock, campaignCap: 1e-9, lifetimeCap: 1e-9 };
-  const one = (change = {}) => description({ campaign: { expires: "2030-01-31" }, group: nobody, mechanism: kvue("2"), ...change });
+  const one = (change = {}) =>
+    description({ campaign: { expires: "2030-01-31" }, group: nobody, mechanism: kvue("2"), ...change });
   const ask = async (change, more = {}) => code((await open(one(change), { ...options, ...more })).report(null));
   assert.equal(await ask({}), "other-group");
   assert.equal(await ask({ group: ["0", "1"] }), "over-promise");
@@ -234,7 +267,10 @@ test("disable() wipes bytes and queue, keeps pins and prices; enable() brings no
 test("odd values are settled by rule, and no message holds one", async () => {
   const round = await readDescription(description());
   const levels = (values) => readRecord(round, values).map(({ code: key, level }) => [key, level]);
-  assert.deepEqual(levels({ maps: Infinity, mail: -Infinity }), [[0, 2n ** 64n], [1, 0n]]);
+  assert.deepEqual(levels({ maps: Infinity, mail: -Infinity }), [
+    [0, 2n ** 64n],
+    [1, 0n],
+  ]);
   assert.deepEqual(levels({ maps: Number.NaN, "no key of theirs": 3 }), []);
   assert.deepEqual(levels(new Map([["maps", 60]])), [[0, 2n ** 64n]]);
   const device = await open(description());
@@ -264,7 +300,12 @@ test("reports have one length and take one number of words, whatever the record"
 });
 
 test("a source of noise that fails, or yields too little, makes no report and costs nothing", async () => {
-  for (const entropy of [() => new Uint8Array(3), () => { throw new Error("no entropy"); }]) {
+  for (const entropy of [
+    () => new Uint8Array(3),
+    () => {
+      throw new Error("no entropy");
+    },
+  ]) {
     const device = await open(description(), { entropy });
     assert.equal(await code(device.report(held)), "fault");
     assert.equal((await device.status()).spent, 0);

@@ -1,5 +1,6 @@
 """Our own weak points, tried: averaging, poisoning, replay, reconstruction; each against its bound."""
 
+import keyveil.attack.literature  # noqa: F401  # registers what it knows
 from keyveil.attack.attempt import Attempt
 from keyveil.attack.averaging import averaging
 from keyveil.attack.hostile import Orders, random_message, random_pair, say

@@ -25,7 +25,7 @@ DAYS, TRIALS = (1, 2, 5, 10, 30), 400
 def averaging(
     mechanism: Mechanism, *, days: tuple[int, ...] = DAYS, trials: int = TRIALS, seed: int = 0
 ) -> Iterator[Attempt]:
-    """How often two records are told apart from so many days' reports, with fresh noise and with a ledger.
+    """How often two records are distinguished from so many days' reports, with fresh noise and with a ledger.
 
     >>> from keyveil.mechanisms import build
     >>> tries = list(averaging(build("kvue", 1, n_keys=1), days=(1, 30)))

@@ -1,10 +1,10 @@
 """What hostile devices send: noise, made-up records, and the loudest reports there are.
 
     random message   an answer drawn evenly from all that exist: does not know the protocol
-    random pair      an honest report about one made-up pair: knows it, and cannot be told from anybody
+    random pair      an honest report about one made-up pair: knows it, and looks like anybody
     say              the same few words about chosen keys in every report: the maximal gain
 
-`say` makes the reports that `estimate.hostile.Lever` reckons with, for every shape. A crude one is silent
+`say` makes the reports that `estimate.influence.Lever` reckons with, for every shape. A crude one is silent
 about all else; a hidden one draws the rest as noise would, where a report has a rest. Where ids are handed
 out a device has the index or the hash that its id gives: it speaks up where that is of use, or is silent.
 
@@ -21,16 +21,13 @@ from functools import singledispatch
 import numpy as np
 
 from keyveil.errors import MechanismError
-from keyveil.estimate.hostile import Said
+from keyveil.estimate.influence import Statement
 from keyveil.mechanisms import (
-    Apart,
     Bits,
-    BroadcastIndex,
     Bucket,
     EncodedOracle,
     Hashed,
     IndexedBoundary,
-    IndexedBoundaryBits,
     Mechanism,
     Response,
     SampledIndex,
@@ -75,10 +72,10 @@ def random_pair(mechanism: Mechanism, n: int, rng: np.random.Generator) -> Answe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """What `reports` hostile devices are told to say of which keys."""
+    """What `reports` hostile devices are ordered to say of which keys."""
 
     targets: tuple[int, ...]
-    said: Said
+    said: Statement
     reports: int
     hidden: bool = False
     """Whether all else is drawn as noise rather than left silent."""
@@ -97,15 +94,15 @@ def say(mechanism: object, orders: Orders, rng: np.random.Generator) -> Answers:
 
 @say.register
 def _(mechanism: SignedUnary, orders: Orders, rng: np.random.Generator) -> Answers:
-    answers = _rest(mechanism, orders, rng, (mechanism.n_keys,))
-    answers[:, list(orders.targets)] = _sign(orders.said, ABSENT, PLUS, MINUS)
+    answers = hide_among_noise(mechanism, orders, rng, (mechanism.n_keys,))
+    answers[:, list(orders.targets)] = by_sign(orders.said, ABSENT, PLUS, MINUS)
     return answers
 
 
 @say.register
 def _(mechanism: UeSw, orders: Orders, rng: np.random.Generator) -> Answers:
-    answers = _rest(mechanism, orders, rng, (mechanism.n_padded,))
-    answers[:, list(orders.targets)] = _sign(orders.said, ABSENT, mechanism.channel.window.n_out, 1)
+    answers = hide_among_noise(mechanism, orders, rng, (mechanism.n_padded,))
+    answers[:, list(orders.targets)] = by_sign(orders.said, ABSENT, mechanism.channel.window.n_out, 1)
     return answers
 
 
@@ -118,35 +115,13 @@ def _(mechanism: SignedResponse, orders: Orders, rng: np.random.Generator) -> An
 
 @say.register
 def _(mechanism: SampledIndex, orders: Orders, rng: np.random.Generator) -> Answers:
-    return _indexed(mechanism, orders, rng, 3, _sign(orders.said, ABSENT, PLUS, MINUS))
-
-
-@say.register
-def _(mechanism: BroadcastIndex, orders: Orders, rng: np.random.Generator) -> Answers:
-    return _indexed(mechanism, orders, rng, 6, _sign(orders.said, ABSENT, PLUS, MINUS))
+    return indexed_answers(mechanism, orders, rng, 3, by_sign(orders.said, ABSENT, PLUS, MINUS))
 
 
 @say.register
 def _(mechanism: IndexedBoundary, orders: Orders, rng: np.random.Generator) -> Answers:
-    told = _sign(orders.said, ABSENT, mechanism.bins, 1)
-    return _indexed(mechanism, orders, rng, mechanism.bins + 1, told)
-
-
-@say.register
-def _(mechanism: IndexedBoundaryBits, orders: Orders, rng: np.random.Generator) -> Answers:
-    shown = _sign(orders.said, 0, 1 + (1 << (mechanism.bins - 1)), 2)
-    return _indexed(mechanism, orders, rng, (1 << mechanism.bins) + 1, shown)
-
-
-@say.register
-def _(mechanism: Apart, orders: Orders, rng: np.random.Generator) -> Answers:
-    d, up = mechanism.n_keys, orders.said.sign >= 0
-    if isinstance(mechanism.oracle, Response):
-        return 2 * (orders.in_turn if orders.said.heard else np.full(orders.reports, d)) + up
-    answers = _rest(mechanism, orders, rng, (mechanism.oracle.n_symbols + 1,))
-    answers[:, list(orders.targets)] = int(orders.said.heard)
-    answers[:, -1] = up
-    return answers
+    symbol = by_sign(orders.said, ABSENT, mechanism.bins, 1)
+    return indexed_answers(mechanism, orders, rng, mechanism.bins + 1, symbol)
 
 
 @say.register
@@ -162,7 +137,7 @@ def _(mechanism: EncodedOracle, orders: Orders, rng: np.random.Generator) -> Ans
     if isinstance(oracle, Response):
         return orders.in_turn if orders.said.heard else np.full(orders.reports, mechanism.n_keys)
     assert isinstance(oracle, Bits)
-    answers = _rest(mechanism, orders, rng, (oracle.n_symbols,))
+    answers = hide_among_noise(mechanism, orders, rng, (oracle.n_symbols,))
     answers[:, list(orders.targets)] = int(orders.said.heard)
     return answers
 
@@ -183,12 +158,14 @@ def _(mechanism: Bucket, orders: Orders, rng: np.random.Generator) -> Answers:
     return _aimed(mechanism, hit, orders, rng, mechanism.cohorts, mechanism.buckets)
 
 
-def _indexed(mechanism: Mechanism, orders: Orders, rng: np.random.Generator, symbols: int, told: int) -> Ints:
-    """What is told of a target. Where ids are handed out, an id gives the key: silence if it is no target."""
+def indexed_answers(
+    mechanism: Mechanism, orders: Orders, rng: np.random.Generator, symbols: int, symbol: int
+) -> Ints:
+    """What is said of a target. Where ids are handed out, an id gives the key: silence if it is no target."""
     if not mechanism.issued:
-        return symbols * orders.in_turn + told
+        return symbols * orders.in_turn + symbol
     index: Ints = rng.integers(0, mechanism.n_keys, orders.reports)
-    return symbols * index + np.where(np.isin(index, orders.targets), told, ABSENT)
+    return symbols * index + np.where(np.isin(index, orders.targets), symbol, ABSENT)
 
 
 def _aimed(
@@ -215,7 +192,9 @@ def _aimed(
     return np.resize(loudest, n)
 
 
-def _rest(mechanism: Mechanism, orders: Orders, rng: np.random.Generator, shape: tuple[int, ...]) -> Answers:
+def hide_among_noise(
+    mechanism: Mechanism, orders: Orders, rng: np.random.Generator, shape: tuple[int, ...]
+) -> Answers:
     """Silence about all other keys, or what a user who holds nothing would say of them."""
     n = orders.reports
     if not orders.hidden:
@@ -230,5 +209,6 @@ def _rest(mechanism: Mechanism, orders: Orders, rng: np.random.Generator, shape:
     return draw_answers(mechanism, holds_nothing, rng)
 
 
-def _sign(said: Said, silent: int, up: int, down: int) -> int:
+def by_sign(said: Statement, silent: int, up: int, down: int) -> int:
+    """The symbol for a statement: silence, or one of two signs."""
     return silent if not said.heard else up if said.sign >= 0 else down

@@ -1,14 +1,15 @@
 """Hostile devices among honest ones: how far they move a key, against the printed bound.
 
 What is measured is exact: the estimate of all reports less that of the honest ones among them. The bound is
-that of `estimate.hostile` at the honest estimate, so a maximal-gain attack meets it and nothing passes it.
+that of `estimate.influence` at the honest estimate, so a maximal-gain attack meets it and nothing passes it.
 Every attack is shown to the tests of `audit.reports` as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from functools import singledispatch
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,20 +19,15 @@ from keyveil.attack.hostile import Orders, random_message, random_pair, say
 from keyveil.audit.reports import Verdict, examine
 from keyveil.errors import MechanismError, TallyError
 from keyveil.estimate import Lever, estimate, lever
-from keyveil.estimate.hostile import check_share
+from keyveil.estimate.influence import check_share
 from keyveil.mechanisms import (
-    Apart,
     Bits,
-    Bucket,
     EncodedOracle,
     IndexedBoundary,
-    IndexedBoundaryBits,
-    Levels,
     Mechanism,
-    SampledIndex,
-    SignedResponse,
     SignedUnary,
     UeSw,
+    is_key_value,
 )
 from keyveil.mechanisms.channel import share as debiased_share
 from keyveil.simulate.answers import Answers
@@ -159,28 +155,29 @@ def poisoned(mechanism: Mechanism, honest: Counted, hostile: Answers) -> Poisone
     return Poisoned(read(mechanism, honest.tally), read(mechanism, after), verdict)
 
 
-def read(mechanism: Mechanism, tally: Tally) -> tuple[Floats, Floats]:
+@singledispatch
+def read(mechanism: Any, tally: Tally) -> tuple[Floats, Floats]:
     """Frequencies and means as the protocols read them off a tally; NaN where a mean is not linear."""
-    if isinstance(mechanism, SignedUnary | SignedResponse | SampledIndex | Bucket | Levels):
-        told = estimate(mechanism, tally)
-        return told.frequency, told.mean
+    if is_key_value(mechanism):
+        found = estimate(mechanism, tally)
+        return found.frequency, found.mean
     d, cells, n = mechanism.n_keys, tally.cells, tally.n_reports
     asked = cells.get("asked", np.full(d, n))
     if isinstance(mechanism, UeSw | IndexedBoundary):
         heard = cells["bins"].sum(axis=1)[:d]
     elif isinstance(mechanism, EncodedOracle):
         heard = cells["support"][:d]
-    elif isinstance(mechanism, IndexedBoundaryBits):
-        heard = cells["held"]
     else:
         heard = tally.plus + tally.minus
-    frequency = debiased_share(
+    return debiased_frequency(mechanism, heard, asked), np.full(d, np.nan)
+
+
+def debiased_frequency(mechanism: Mechanism, heard: Any, asked: Any) -> Floats:
+    """The unbiased frequency of keys that were heard so often."""
+    frequency: Floats = debiased_share(
         float(mechanism.a), float(mechanism.b), heard, np.maximum(asked, 1), mechanism.pairs_per_user
     )
-    mean = np.full(d, np.nan)
-    if isinstance(mechanism, Apart):
-        mean = mechanism.heard_mean(tally.plus.astype(float), tally.minus.astype(float))
-    return frequency, mean
+    return frequency
 
 
 def check_targets(mechanism: Mechanism, targets: tuple[int, ...]) -> None:

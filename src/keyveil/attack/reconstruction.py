@@ -64,7 +64,7 @@ def likelihoods(mechanism: Mechanism, answer: Answer, records: Sequence[Record])
     """The chance of an answer under each record, up to a common factor.
 
     A record of one pair among l buckets leaves the others to dummies, alike for every record: whose own
-    bucket was told is all that tells them apart.
+    bucket was reported is all that tells them apart.
     """
     if isinstance(mechanism, Bucket) and mechanism.pairs_per_user > 1:
         cohort, bucket = divmod(answer, mechanism.buckets)

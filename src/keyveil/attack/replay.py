@@ -70,6 +70,6 @@ def accepted(mechanism: Mechanism, answer: Answers, copies: int, *, tag: bytes, 
     """How many copies under new ids a tally takes."""
     if mechanism.public_word is None:
         return copies
-    told = mechanism.layout.decode(encode_many(mechanism.layout, answer[None])[0])
+    decoded = mechanism.layout.decode(encode_many(mechanism.layout, answer[None])[0])
     ids = (hashlib.sha256(b"copy %d" % number).digest()[:REPORT_ID_BYTES] for number in range(copies))
-    return sum(mechanism.follows(told, public_word(tag, round, each)) for each in ids)
+    return sum(mechanism.follows(decoded, public_word(tag, round, each)) for each in ids)

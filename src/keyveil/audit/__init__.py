@@ -1,5 +1,6 @@
 """Exact certificates from the kernel; black-box lower bounds from draws of the sampler."""
 
+import keyveil.audit.literature  # noqa: F401  # registers what it knows
 from keyveil.audit.blackbox import Trial, epsilon_lower_bound, try_out
 from keyveil.audit.exact import (
     Certificate,
@@ -9,7 +10,7 @@ from keyveil.audit.exact import (
     enumeration_size,
     extreme_records,
 )
-from keyveil.audit.rounds import ProtocolCertificate, certify_protocol
+from keyveil.audit.protocols import ProtocolCertificate, certify_protocol
 from keyveil.audit.shuffle import Shuffled, shuffled
 
 __all__ = [

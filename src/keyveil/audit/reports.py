@@ -25,7 +25,7 @@ some thousand reports are wanted, and a test that has too few says nothing.
 
 What no test here can see: a device that follows the protocol with a record it made up (`random pair`); one
 whose single symbol is drawn as noise would draw it; and every adaptive one that imitates the law in all but
-the target key. Against those there is the bound of `estimate.hostile`, and nothing else. Where reports
+the target key. Against those there is the bound of `estimate.influence`, and nothing else. Where reports
 come with a public label (a client version, a credential's issuer), `compare` tests whether the groups agree.
 
 [Cao] Cao, Jia, Gong, USENIX Security 2021, count supporting items per report and look for frequent sets of
@@ -46,22 +46,19 @@ from scipy.stats import binom, chi2, norm
 from keyveil.errors import TallyError
 from keyveil.estimate import estimate
 from keyveil.mechanisms import (
-    Apart,
     Bits,
-    BroadcastIndex,
     Bucket,
     EncodedOracle,
     Hashed,
     IndexedBoundary,
-    IndexedBoundaryBits,
-    Levels,
     Mechanism,
     SampledIndex,
     SignedResponse,
     SignedUnary,
     UeSw,
+    is_key_value,
 )
-from keyveil.mechanisms.bucket import TIE_WORDS
+from keyveil.mechanisms.hash.bucket import TIE_WORDS
 from keyveil.tally import Tally
 from keyveil.tally.hashing import signed_buckets
 from keyveil.tally.trace import PRINTS, group_of
@@ -125,7 +122,7 @@ def examine(mechanism: Mechanism, trace: Tally, tally: Tally | None = None) -> V
     if trace.n_reports >= FEWEST:
         findings += traced(mechanism, trace)
         if tally is not None:
-            findings += _in_range(mechanism, tally)
+            findings += in_range(mechanism, tally)
     return Verdict(findings=tuple(sorted(findings, key=lambda each: each.p)))
 
 
@@ -184,9 +181,11 @@ def traced(mechanism: object, trace: Tally) -> Iterator[Finding]:
 def _(mechanism: SignedUnary, trace: Tally) -> Iterator[Finding]:
     c = mechanism.channel
     a, b, fake = float(c.a), float(c.b), c.fake / c.words
-    yield from _counts("heard", trace.cells["heard"], b, (b, a))
+    yield from count_findings("heard", trace.cells["heard"], b, (b, a))
     for name in ("plus", "minus"):
-        yield from _counts(name, trace.cells[name], fake, (min(c.flip, c.fake) / c.words, c.keep / c.words))
+        yield from count_findings(
+            name, trace.cells[name], fake, (min(c.flip, c.fake) / c.words, c.keep / c.words)
+        )
     yield from _pairs(trace, mechanism.n_keys, b)
     signed = (2 * trace.cells["alike"] - trace.cells["together"]).astype(float)
     yield from _covariances("signs", signed, trace.n_reports, mechanism.n_keys, mechanism.n_keys)
@@ -196,27 +195,18 @@ def _(mechanism: SignedUnary, trace: Tally) -> Iterator[Finding]:
 @traced.register
 def _(mechanism: UeSw, trace: Tally) -> Iterator[Finding]:
     a, b, size = float(mechanism.a), float(mechanism.b), mechanism.n_padded
-    yield from _unary(trace, a, b, size, float(mechanism.loss), mechanism.n_keys)
+    yield from unary_findings(trace, a, b, size, float(mechanism.loss), mechanism.n_keys)
 
 
 @traced.register
 def _(mechanism: EncodedOracle, trace: Tally) -> Iterator[Finding]:
     oracle = mechanism.oracle
     if isinstance(oracle, Bits):
-        yield from _unary(
+        yield from unary_findings(
             trace, float(oracle.a), float(oracle.b), oracle.n_symbols, float(oracle.loss), mechanism.n_keys
         )
     if isinstance(oracle, Hashed):
         yield from _hashed(trace, float(oracle.a), oracle.cohorts, oracle.buckets)
-
-
-@traced.register
-def _(mechanism: Apart, trace: Tally) -> Iterator[Finding]:
-    oracle = mechanism.oracle
-    if isinstance(oracle, Bits):
-        yield from _unary(
-            trace, float(oracle.a), float(oracle.b), oracle.n_symbols, float(mechanism.loss), mechanism.n_keys
-        )
 
 
 @traced.register
@@ -227,47 +217,34 @@ def _(mechanism: Bucket, trace: Tally) -> Iterator[Finding]:
 
 @traced.register
 def _(mechanism: SignedResponse, trace: Tally) -> Iterator[Finding]:
-    yield from _even("dummies", trace.cells["dummies"], "some dummies are told more often than others")
+    yield from _even("dummies", trace.cells["dummies"], "some dummies come more often than others")
 
 
 @traced.register
 def _(mechanism: SampledIndex, trace: Tally) -> Iterator[Finding]:
-    yield from _index(trace)
+    yield from index_findings(trace)
 
 
 @traced.register
 def _(mechanism: IndexedBoundary, trace: Tally) -> Iterator[Finding]:
-    yield from _index(trace)
-
-
-@traced.register
-def _(mechanism: IndexedBoundaryBits, trace: Tally) -> Iterator[Finding]:
-    yield from _index(trace)
-    own = float(mechanism.bits.a)
-    yield from _counts("shown", trace.cells["shown"], float(mechanism.bits.b), (own, own))
-
-
-@traced.register
-def _(mechanism: BroadcastIndex, trace: Tally) -> Iterator[Finding]:
-    yield from _index(trace)
-    chance, asked = np.array(mechanism.levels) / 2.0**64, trace.cells["index"].astype(float)
-    spread = asked * chance * (1 - chance)
-    enough = spread >= FEWEST_EXPECTED
-    z = np.where(enough, trace.cells["coin"] - asked * chance, 0.0) / np.sqrt(np.where(enough, spread, 1.0))
-    yield _largest("coin", z, "a key's public coin does not follow its public mean", np.arange(z.size))
+    yield from index_findings(trace)
 
 
 # --- the tests ---
 
 
-def _unary(trace: Tally, a: float, b: float, size: int, loss: float, n_keys: int) -> Iterator[Finding]:
+def unary_findings(
+    trace: Tally, a: float, b: float, size: int, loss: float, n_keys: int
+) -> Iterator[Finding]:
     """One position is always sampled, so how many are named has one law."""
-    yield from _counts("heard", trace.cells["heard"], b, (a, a))
+    yield from count_findings("heard", trace.cells["heard"], b, (a, a))
     yield from _pairs(trace, size, b, n_keys)
     yield from _repeats(trace, size * math.log(max(b, 1 - b)) + math.log(loss))
 
 
-def _counts(name: str, histogram: NDArray[np.int64], b: float, own: tuple[float, float]) -> Iterator[Finding]:
+def count_findings(
+    name: str, histogram: NDArray[np.int64], b: float, own: tuple[float, float]
+) -> Iterator[Finding]:
     """Bern(t) + Bin(P - 1, b) for a t in `own`: the mean in its range, the histogram on the line."""
     n, size = int(histogram.sum()), histogram.size - 1
     if n < FEWEST:
@@ -333,7 +310,7 @@ def _covariances(name: str, sums: Floats, n: int, size: int, n_keys: int) -> Ite
     )
     np.fill_diagonal(sums, 0.0)
     rows = sums.sum(axis=1) / np.sqrt(n * square * (square.sum() - square))
-    yield _largest(
+    yield largest_finding(
         f"{name}, rows", rows, "reports that name these keys say too much or little else", groups, n_keys
     )
 
@@ -348,7 +325,7 @@ def _repeats(trace: Tally, log_likeliest: float) -> Iterator[Finding]:
     yield Finding(test="repeats", p=p, what=f"{most} reports look the same")
 
 
-def _index(trace: Tally) -> Iterator[Finding]:
+def index_findings(trace: Tally) -> Iterator[Finding]:
     """Every key is asked about alike."""
     counts = trace.cells["index"]
     yield from _even("index, shape", counts, "some keys are asked about more often than others")
@@ -376,7 +353,7 @@ def _hashed(trace: Tally, a: float, cohorts: int, buckets: int) -> Iterator[Find
         )
     # Users of one pair share the unevenness of a finite family of hashes, at worst all of them the same.
     spread = 1 + n * (a - 1 / buckets) ** 2 / cohorts * buckets / (buckets - 1)
-    yield from _even("bucket", trace.cells["bucket"], "some buckets are told more often than others", spread)
+    yield from _even("bucket", trace.cells["bucket"], "some buckets come more often than others", spread)
 
 
 def _doubled(mechanism: Bucket, trace: Tally) -> Iterator[Finding]:
@@ -393,7 +370,7 @@ def _doubled(mechanism: Bucket, trace: Tally) -> Iterator[Finding]:
     if (expected >= FEWEST_EXPECTED).all():
         z = (seen - expected) / np.sqrt(expected * (1 - expected / n))
         what = "hashes that make a report on one key count twice are used too often"
-        yield _largest("cohort, doubled", np.maximum(z, 0.0), what, np.arange(d))
+        yield largest_finding("cohort, doubled", np.maximum(z, 0.0), what, np.arange(d))
 
 
 def _even(name: str, counts: NDArray[np.int64], what: str, spread: float = 1.0) -> Iterator[Finding]:
@@ -405,17 +382,10 @@ def _even(name: str, counts: NDArray[np.int64], what: str, spread: float = 1.0) 
     yield Finding(test=name, p=float(chi2.sf(oddity, cells - 1)), what=what)
 
 
-def _in_range(mechanism: Mechanism, tally: Tally) -> Iterator[Finding]:
+@singledispatch
+def in_range(mechanism: object, tally: Tally) -> Iterator[Finding]:
     """Nobody holds a key less than never, more than always, or with a mean beyond the ends."""
-    if isinstance(mechanism, Apart):
-        # Whoever is heard with a key shows a sign that is true with chance p at most.
-        p, heard = float(mechanism.sign.p), (tally.plus + tally.minus).astype(float)
-        z = (np.maximum(tally.plus, tally.minus) - p * heard) / np.sqrt(np.maximum(heard * p * (1 - p), 1.0))
-        kept = np.where(heard >= FEWEST_EXPECTED, np.maximum(z, 0.0), 0.0)
-        yield _largest(
-            "range", kept, "a key has more signs of one kind than noise lets through", np.arange(z.size)
-        )
-    if not isinstance(mechanism, SignedUnary | SignedResponse | SampledIndex | Bucket | Levels):
+    if not is_key_value(mechanism):
         return
     raw = estimate(mechanism, tally)
     if not np.isfinite(raw.signed_se).all():
@@ -429,7 +399,7 @@ def _in_range(mechanism: Mechanism, tally: Tally) -> Iterator[Finding]:
     ]
     for z, what in odd:
         kept = np.where(enough & np.isfinite(z), z, 0.0)
-        yield _largest("range", np.maximum(kept, 0.0), f"a key has {what}", np.arange(kept.size))
+        yield largest_finding("range", np.maximum(kept, 0.0), f"a key has {what}", np.arange(kept.size))
     if (raw.asked == raw.n_reports).all():
         excess = (raw.frequency.sum() - mechanism.pairs_per_user) / math.sqrt(
             float((raw.frequency_se**2).sum())
@@ -438,7 +408,7 @@ def _in_range(mechanism: Mechanism, tally: Tally) -> Iterator[Finding]:
         yield Finding(test="range, sum", p=_two_sided(max(excess, 0.0)), what=what)
 
 
-def _largest(
+def largest_finding(
     name: str, z: Floats, what: str, groups: NDArray[np.int64], n_keys: int | None = None
 ) -> Finding:
     """The largest of many normal deviations."""

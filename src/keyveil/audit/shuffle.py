@@ -7,7 +7,7 @@ knowledge of the mechanism:
 
     closed_form   any mechanism of local epsilon0; one line, needs epsilon0 <= ln(n / (16 ln(4/delta)))
     by_clones     any mechanism of local epsilon0; with chance e**-epsilon0 each other user's report is as
-                  good as a clone of this one's. The two laws to be told apart are
+                  good as a clone of this one's. The two laws to be distinguished are
                       (A + D, C - A + 1 - D)  and  (A + 1 - D, C - A + D),
                       C ~ Bin(n - 1, e**-epsilon0),  A ~ Bin(C, 1/2),  D ~ Bernoulli(E / (E + 1)),
                   and their hockey-stick divergence is summed exactly, C by C
@@ -121,11 +121,11 @@ def clones_delta(local: float, users: int, epsilon: float) -> float:
     clones = np.arange(max(low, 0), min(high, users - 1) + 1)
     weight = binom.pmf(clones, users - 1, math.exp(-local))
     grown = math.exp(epsilon)
-    told, kept = p - grown * (1 - p), grown * p - (1 - p)
-    if told <= 0:
+    odds_left, kept = p - grown * (1 - p), grown * p - (1 - p)
+    if odds_left <= 0:
         return 2 * _CUT
-    # The first law is ahead where a / (c + 1 - a) > kept / told.
-    ahead = np.floor((clones + 1) * kept / (kept + told)) + 1
+    # The first law is ahead where a / (c + 1 - a) > kept / odds_left.
+    ahead = np.floor((clones + 1) * kept / (kept + odds_left)) + 1
     with_own, without = binom.sf(ahead - 2, clones, 0.5), binom.sf(ahead - 1, clones, 0.5)
     first, second = p * with_own + (1 - p) * without, (1 - p) * with_own + p * without
     return float(weight @ np.maximum(first - grown * second, 0.0)) + 2 * _CUT

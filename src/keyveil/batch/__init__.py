@@ -4,6 +4,7 @@
 that for files on this machine, `spark` for frames on many.
 """
 
+import keyveil.batch.literature  # noqa: F401  # registers what it knows
 from keyveil.batch.partition import Block, Partition, tally_partition
 from keyveil.batch.perturb import perturb_many
 from keyveil.batch.records import Records

@@ -17,23 +17,19 @@ from functools import singledispatch
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keyveil.batch.noise import draw_bits, draw_numbers, draw_trits, split_words
 from keyveil.batch.records import Floats, Ints, Mask, Records, levels_of, round_to_plus
 from keyveil.batch.stream import Bytes, Stream, draw_words
-from keyveil.batch.wide import Words, as_words, bits_across, high, muldiv
+from keyveil.batch.wide import Words, as_words, high, muldiv
 from keyveil.compiled import is_compiled
 from keyveil.mechanisms import (
-    Apart,
     Bits,
-    BroadcastIndex,
     Bucket,
     Channel,
     EncodedOracle,
     Hashed,
     IndexedBoundary,
-    IndexedBoundaryBits,
     Mechanism,
     OwnKey,
     RecordSize,
@@ -56,7 +52,7 @@ def draw_answers(
     mechanism: Mechanism, records: Records, stream: Stream, public: Words | None = None
 ) -> Bytes:
     """The payload of each record's report, a row each; `public` takes the place of the public word."""
-    drawn = _from_bytes(mechanism, records, stream)
+    drawn = payloads_from_bytes(mechanism, records, stream)
     if drawn is not None:
         return drawn
     words = draw_words(stream, len(records), mechanism.n_words)
@@ -91,12 +87,12 @@ def _one_by_one(mechanism: Mechanism, records: Records, words: Words) -> Iterato
 
 
 @singledispatch
-def _from_bytes(mechanism: object, records: Records, stream: Stream) -> Bytes | None:
+def payloads_from_bytes(mechanism: object, records: Records, stream: Stream) -> Bytes | None:
     """Payloads drawn in bulk, or None where words are drawn."""
     return None
 
 
-@_from_bytes.register
+@payloads_from_bytes.register
 def _(mechanism: SignedUnary, records: Records, stream: Stream) -> Bytes:
     c = mechanism.channel
     payloads = draw_trits(stream, len(records), mechanism.n_keys, c.fake, 2 * c.fake)
@@ -110,7 +106,7 @@ def _(mechanism: SignedUnary, records: Records, stream: Stream) -> Bytes:
     return payloads
 
 
-@_from_bytes.register
+@payloads_from_bytes.register
 def _(mechanism: SignedResponse, records: Records, stream: Stream) -> Bytes:
     c, l, n = mechanism.channel, mechanism.pairs_per_user, len(records)
     digits, truths = draw_words(stream, n), (c.keep + c.flip) / 2**64
@@ -146,7 +142,7 @@ def _kernel(mechanism: SignedResponse) -> tuple[Any, ...]:
     return (mechanism.n_keys, mechanism.pairs_per_user, *words)
 
 
-@_from_bytes.register
+@payloads_from_bytes.register
 def _(mechanism: UeSw, records: Records, stream: Stream) -> Bytes:
     c, layout = mechanism.channel, mechanism.layout
     payloads = draw_numbers(stream, len(records), layout.length, c.fake, c.window.n_out, layout.bits)
@@ -157,36 +153,27 @@ def _(mechanism: UeSw, records: Records, stream: Stream) -> Bytes:
     bins = np.where(full, mechanism.bins - 1, high(levels, mechanism.bins).astype(np.int64))
     is_held = codes >= 0
     heard = _hear_value(c, np.where(is_held, bins, 0), word)
-    _set_bits(payloads, np.where(is_held, codes, padding) * layout.bits, layout.bits, heard)
+    set_bits(payloads, np.where(is_held, codes, padding) * layout.bits, layout.bits, heard)
     return payloads
 
 
-@_from_bytes.register
+@payloads_from_bytes.register
 def _(mechanism: EncodedOracle, records: Records, stream: Stream) -> Bytes | None:
     if not isinstance(mechanism.oracle, Bits):
         return None
     symbols = _encode(mechanism.encoder, records, draw_words(stream, len(records)))
-    return _bits(mechanism.oracle, mechanism.oracle.n_symbols, symbols, stream)
+    return draw_bits_of(mechanism.oracle, mechanism.oracle.n_symbols, symbols, stream)
 
 
-@_from_bytes.register
-def _(mechanism: Apart, records: Records, stream: Stream) -> Bytes | None:
-    if not isinstance(mechanism.oracle, Bits):
-        return None
-    codes, plus = _apart(mechanism, records, draw_words(stream, len(records), 3))
-    payloads = _bits(mechanism.oracle, mechanism.oracle.n_symbols + 1, codes, stream)
-    _set_bits(payloads, np.full(len(records), mechanism.oracle.n_symbols), 1, plus.astype(np.int64))
-    return payloads
-
-
-def _bits(oracle: Bits, length: int, symbols: Ints, stream: Stream) -> Bytes:
+def draw_bits_of(oracle: Bits, length: int, symbols: Ints, stream: Stream) -> Bytes:
+    """Rows of noisy bits, one shown for each symbol."""
     payloads = draw_bits(stream, symbols.size, length, oracle.other)
     shown = draw_words(stream, symbols.size) < np.uint64(oracle.own)
-    _set_bits(payloads, symbols, 1, shown.astype(np.int64))
+    set_bits(payloads, symbols, 1, shown.astype(np.int64))
     return payloads
 
 
-def _set_bits(payloads: Bytes, first: Ints, bits: int, numbers: Ints) -> None:
+def set_bits(payloads: Bytes, first: Ints, bits: int, numbers: Ints) -> None:
     """Overwrite the number in `bits` bits that begins at bit `first` of each row."""
     users = np.arange(len(payloads))
     for bit in range(bits):
@@ -220,8 +207,8 @@ def _(mechanism: SignedResponse, records: Records, words: Words) -> Ints:
     lies = ((word - np.uint64(c.keep + c.flip)) // np.uint64(c.fake)).astype(np.int64)
     # Lies skip over the truth's two symbols.
     lies += 2 * (lies >= 2 * keys)
-    told: Ints = np.where(heard == ABSENT, lies, 2 * keys + (heard == MINUS))
-    return told
+    answers: Ints = np.where(heard == ABSENT, lies, 2 * keys + (heard == MINUS))
+    return answers
 
 
 @symbols_from_words.register
@@ -235,47 +222,15 @@ def _(mechanism: SampledIndex, records: Records, words: Words) -> Ints:
 
 
 @symbols_from_words.register
-def _(mechanism: BroadcastIndex, records: Records, words: Words) -> Ints:
-    choice, toss, rounding, word = words.T
-    index = high(choice, mechanism.n_keys).astype(np.int64)
-    full = 1 << mechanism.word_bits
-    levels = as_words([level % full for level in mechanism.levels])[index]
-    coin = (toss < levels) | np.array([level == full for level in mechanism.levels])[index]
-    held, values = records.find(index, mechanism.n_keys)
-    plus = np.where(held, round_to_plus(values, rounding), coin)
-    said = word < np.where(held, np.uint64(mechanism.held), np.uint64(mechanism.fake))
-    kept = word < np.where(held, np.uint64(mechanism.held_keep), np.uint64(mechanism.fake_keep))
-    symbols: Ints = 6 * index + np.where(coin, 0, 3)
-    symbols += np.where(said, np.where(kept == plus, PLUS, MINUS), ABSENT)
-    return symbols
-
-
-@symbols_from_words.register
 def _(mechanism: IndexedBoundary, records: Records, words: Words) -> Ints:
     choice, rounding, word = words.T
     index = high(choice, mechanism.n_keys).astype(np.int64)
     held, values = records.find(index, mechanism.n_keys)
-    own = _hear_value(mechanism.channel, _boundary(values, mechanism.bins, rounding), word)
+    own = _hear_value(mechanism.channel, boundaries_of(values, mechanism.bins, rounding), word)
     cell = (word // np.uint64(mechanism.channel.fake)).astype(np.int64)
     other = np.where(cell < mechanism.channel.window.n_out, 1 + cell, ABSENT)
     symbols: Ints = (mechanism.bins + 1) * index + np.where(held, own, other)
     return symbols
-
-
-@symbols_from_words.register
-def _(mechanism: IndexedBoundaryBits, records: Records, words: Words) -> Ints:
-    choice, boundary, word = words[:, :3].T
-    bins, bits = mechanism.bins, mechanism.bits
-    index = high(choice, mechanism.n_keys).astype(np.int64)
-    held, values = records.find(index, mechanism.n_keys)
-    place = np.where(held, _boundary(values, bins, boundary), high(boundary, bins).astype(np.int64))
-    fake = (1 << mechanism.word_bits) - mechanism.held
-    said = word < np.where(held, np.uint64(mechanism.held), np.uint64(fake))
-    numbers = bits_across(words[:, 3:])
-    own = np.arange(bins) == place[:, None]
-    shown = numbers < np.where(own, np.uint64(bits.own), np.uint64(bits.other))
-    told = (shown.astype(np.int64) << np.arange(bins)).sum(axis=1)
-    return ((1 << bins) + 1) * index + np.where(said, 1 + told, 0)
 
 
 @symbols_from_words.register
@@ -285,18 +240,11 @@ def _(mechanism: EncodedOracle, records: Records, words: Words) -> Ints:
     if isinstance(oracle, Hashed):
         cohorts = high(words[:, 1], oracle.cohorts).astype(np.int64)
         buckets = bucket_of_many(cohorts, symbols, oracle.buckets)
-        return cohorts * oracle.buckets + _respond(oracle.response, buckets, words[:, 2])
+        return cohorts * oracle.buckets + respond(oracle.response, buckets, words[:, 2])
     if isinstance(oracle, Wave):
         return _wave(oracle.response, symbols, words[:, 1])
     assert isinstance(oracle, Response)
-    return _respond(oracle, symbols, words[:, 1])
-
-
-@symbols_from_words.register
-def _(mechanism: Apart, records: Records, words: Words) -> Ints:
-    assert isinstance(mechanism.oracle, Response), "bits are no symbol"
-    codes, plus = _apart(mechanism, records, words[:, :3])
-    return 2 * _respond(mechanism.oracle, codes, words[:, 3]) + plus
+    return respond(oracle, symbols, words[:, 1])
 
 
 @symbols_from_words.register
@@ -317,7 +265,7 @@ def _(mechanism: Bucket, records: Records, words: Words) -> Ints:
     mine = own * n_owned.astype(np.uint64)
     is_own = word < mine
     place = (word // np.maximum(own, np.uint64(1))).astype(np.int64)
-    told = owned[np.arange(n), np.where(is_own, place, 0)]
+    own_bucket = owned[np.arange(n), np.where(is_own, place, 0)]
     everything = n_owned == g
     # Where no other bucket is left the rest is empty; any divisor will do there.
     rest = np.where(is_own | everything, np.uint64(1), np.uint64(0) - mine)
@@ -325,7 +273,9 @@ def _(mechanism: Bucket, records: Records, words: Words) -> Ints:
     other = muldiv(beyond, g - n_owned, rest).astype(np.int64)
     for taken in owned.T:
         other += taken <= other
-    return cohorts * g + np.where(everything, high(word, g).astype(np.int64), np.where(is_own, told, other))
+    return cohorts * g + np.where(
+        everything, high(word, g).astype(np.int64), np.where(is_own, own_bucket, other)
+    )
 
 
 def _kept(records: Records, l: int, words: Words) -> tuple[Ints, Floats]:
@@ -370,13 +320,15 @@ def _hear_value(c: ValueChannel, bins: Ints, word: Words) -> Ints:
     return np.where(word < near, 1 + inside, far)
 
 
-def _boundary(values: Floats, bins: int, words: Words) -> Ints:
+def boundaries_of(values: Floats, bins: int, words: Words) -> Ints:
+    """One of the two boundaries around each value, as `round_to_boundary` chooses it."""
     levels, full = levels_of(values)
     below, rest = high(levels, bins - 1).astype(np.int64), levels * np.uint64(bins - 1)
     return np.where(full, bins - 1, below + (words < rest))
 
 
-def _respond(oracle: Response, symbols: Ints, word: Words) -> Ints:
+def respond(oracle: Response, symbols: Ints, word: Words) -> Ints:
+    """Randomized response for each symbol."""
     lies = ((word - np.uint64(oracle.keep)) // np.uint64(oracle.lie)).astype(np.int64)
     return np.where(word < np.uint64(oracle.keep), symbols, lies + (lies >= symbols))
 
@@ -390,19 +342,11 @@ def _wave(response: WindowResponse, symbols: Ints, word: Words) -> Ints:
     return np.where(word < near, inside, np.where(place < start, place, place + window.width))
 
 
-def _apart(mechanism: Apart, records: Records, words: Words) -> tuple[Ints, NDArray[np.bool_]]:
-    """The sampled key or dummy, and the noisy sign."""
-    slot, rounding, word = words.T
-    codes, values = records.sample(mechanism.pairs_per_user, slot)
-    plus = round_to_plus(values, rounding) == (word < np.uint64(mechanism.sign.keep))
-    return np.where(codes >= 0, codes, mechanism.n_keys), plus
-
-
 @singledispatch
 def _encode(encoder: Any, records: Records, words: Words) -> Ints:
     """The symbol that an encoder draws for each record."""
-    told = (encoder.draw(records.record(user), int(word), 64) for user, word in enumerate(words))
-    return np.fromiter(told, dtype=np.int64, count=len(records))
+    symbols = (encoder.draw(records.record(user), int(word), 64) for user, word in enumerate(words))
+    return np.fromiter(symbols, dtype=np.int64, count=len(records))
 
 
 @_encode.register

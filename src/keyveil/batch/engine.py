@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from keyveil.batch.files import Part, blocks_of, cut
+from keyveil.batch.files import FilePart, blocks_of, cut
 from keyveil.batch.partition import Partition, tally_partition
 from keyveil.batch.repeats import extra_copies, repeated_ids, without
 from keyveil.batch.stream import Bytes
@@ -90,7 +90,7 @@ def tally_files(
     return _once(round, kept, folder, Summary(tally=total, refused=refused, unreadable=lost))
 
 
-def _once(round: Round, parts: Sequence[Part], folder: Path, counted: Summary) -> Summary:
+def _once(round: Round, parts: Sequence[FilePart], folder: Path, counted: Summary) -> Summary:
     """The same, with every id counted once."""
     total = counted.tally.n_reports
     repeated = repeated_ids(lambda: (_ids(folder, part) for part in parts), total)
@@ -107,8 +107,8 @@ def _once(round: Round, parts: Sequence[Part], folder: Path, counted: Summary) -
 
 def _cut_all(
     paths: Sequence[Path], campaign_id: str | None, strict: bool
-) -> tuple[list[Part], dict[str, str]]:
-    parts: list[Part] = []
+) -> tuple[list[FilePart], dict[str, str]]:
+    parts: list[FilePart] = []
     lost: dict[str, str] = {}
     for path in paths:
         try:
@@ -121,7 +121,7 @@ def _cut_all(
     return parts, lost
 
 
-def _how_many(processes: int | None, parts: Sequence[Part]) -> int:
+def _how_many(processes: int | None, parts: Sequence[FilePart]) -> int:
     if processes is None:
         size = sum({part.path: os.path.getsize(part.path) for part in parts}.values())
         processes = usable_cores() if size >= _WORTH_A_PROCESS else 1
@@ -129,8 +129,8 @@ def _how_many(processes: int | None, parts: Sequence[Part]) -> int:
 
 
 def _run(
-    round: Round, parts: Sequence[Part], folder: Path, processes: int, strict: bool
-) -> Iterator[tuple[Part, str]]:
+    round: Round, parts: Sequence[FilePart], folder: Path, processes: int, strict: bool
+) -> Iterator[tuple[FilePart, str]]:
     """Count parts, and yield each with what went wrong, if anything did."""
     tasks = [(round, part, folder, strict) for part in parts]
     if processes == 1:
@@ -145,7 +145,7 @@ def _one_thread() -> None:
     os.environ[THREADS] = "1"
 
 
-def _count(task: tuple[Round, Part, Path, bool]) -> tuple[Part, str]:
+def _count(task: tuple[Round, FilePart, Path, bool]) -> tuple[FilePart, str]:
     round, part, folder, strict = task
     try:
         found = tally_partition(round, part.blocks(), strict=strict)
@@ -160,11 +160,11 @@ def _count(task: tuple[Round, Part, Path, bool]) -> tuple[Part, str]:
 # --- what a part leaves behind ---
 
 
-def _places(folder: Path, part: Part) -> tuple[Path, Path]:
+def _places(folder: Path, part: FilePart) -> tuple[Path, Path]:
     return folder / f"{part.key}.json", folder / f"{part.key}.ids"
 
 
-def _write(folder: Path, part: Part, round: Round, found: Partition) -> None:
+def _write(folder: Path, part: FilePart, round: Round, found: Partition) -> None:
     said, ids = _places(folder, part)
     tally = json.loads(found.tally.to_json())
     text = json.dumps({"question": round.question, "tally": tally, "refused": dict(found.refused)})
@@ -184,7 +184,7 @@ def _seal(text: str, ids: Bytes) -> str:
     return hashlib.sha256(text.encode() + hashlib.sha256(ids.tobytes()).digest()).hexdigest()
 
 
-def _is_done(folder: Path, part: Part, round: Round) -> bool:
+def _is_done(folder: Path, part: FilePart, round: Round) -> bool:
     try:
         _read(folder, part, round)
     except (OSError, ValueError, KeyError, TypeError, TallyError):
@@ -192,7 +192,7 @@ def _is_done(folder: Path, part: Part, round: Round) -> bool:
     return True
 
 
-def _read(folder: Path, part: Part, round: Round) -> Partition:
+def _read(folder: Path, part: FilePart, round: Round) -> Partition:
     said, _ = _places(folder, part)
     sealed = json.loads(said.read_text(encoding="utf-8"))
     ids = _ids(folder, part)
@@ -204,5 +204,5 @@ def _read(folder: Path, part: Part, round: Round) -> Partition:
     return Partition(Tally.from_json(json.dumps(fields["tally"])), Counter(fields["refused"]), ids)
 
 
-def _ids(folder: Path, part: Part) -> Bytes:
+def _ids(folder: Path, part: FilePart) -> Bytes:
     return np.fromfile(_places(folder, part)[1], dtype=np.uint8).reshape(-1, REPORT_ID_BYTES)

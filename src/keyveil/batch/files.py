@@ -29,7 +29,7 @@ _PARQUET = b"PAR1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class FilePart:
     """Some reports of a file, and what they were when the part was cut."""
 
     path: str
@@ -51,7 +51,7 @@ class Part:
         return _column(self) if self.groups else _frames(Path(self.path))
 
 
-def cut(path: Path, campaign_id: str | None = None) -> list[Part]:
+def cut(path: Path, campaign_id: str | None = None) -> list[FilePart]:
     """The parts of a file; refuses one that holds no reports, or says that it answers another campaign."""
     if not path.is_file():
         raise TallyError(f"expected a file of reports, found no file at {path}")
@@ -59,18 +59,20 @@ def cut(path: Path, campaign_id: str | None = None) -> list[Part]:
     seen = f"{state.st_size} {state.st_mtime_ns}"
     with path.open("rb") as file:
         if file.read(len(_PARQUET)) != _PARQUET:
-            return [Part(path=str(path.resolve()), groups=(), n_reports=0, print_=seen)]
+            return [FilePart(path=str(path.resolve()), groups=(), n_reports=0, print_=seen)]
     table = _opened(path)
     _check_says(path, table, campaign_id)
     seen += " " + _footer_hash(path)
-    parts: list[Part] = []
+    parts: list[FilePart] = []
     groups: list[int] = []
     rows = 0
     for group in range(table.num_row_groups):
         groups.append(group)
         rows += table.metadata.row_group(group).num_rows
         if rows >= PART_REPORTS or group == table.num_row_groups - 1:
-            parts.append(Part(path=str(path.resolve()), groups=tuple(groups), n_reports=rows, print_=seen))
+            parts.append(
+                FilePart(path=str(path.resolve()), groups=tuple(groups), n_reports=rows, print_=seen)
+            )
             groups, rows = [], 0
     return parts
 
@@ -110,7 +112,7 @@ def _footer_hash(path: Path) -> str:
         return hashlib.sha256(file.read(length)).hexdigest()
 
 
-def _column(part: Part) -> Iterator[Block]:
+def _column(part: FilePart) -> Iterator[Block]:
     import pyarrow as pa
 
     path = Path(part.path)
@@ -142,7 +144,7 @@ def unreadable(path: Path, error: Exception) -> TallyError:
     return TallyError(f"{path.name} is not a readable Parquet file: {str(error).splitlines()[0]}")
 
 
-def blocks_of(parts: Sequence[Part]) -> Iterator[Block]:
+def blocks_of(parts: Sequence[FilePart]) -> Iterator[Block]:
     """The reports of several parts, one after the other."""
     for part in parts:
         yield from part.blocks()

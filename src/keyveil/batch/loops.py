@@ -239,16 +239,16 @@ def respond_signed(offsets: Array, codes: Array, values: Array, words: Array, ke
 
     `kernel` is n_keys, l, and the words keep, keep + flip, fake, and the inverse of the last.
     """
-    n_keys, l, keep, told, fake, inverse = kernel
+    n_keys, l, keep, own, fake, inverse = kernel
     symbols = np.empty(words.shape[0], dtype=np.int64)
     for user in range(words.shape[0]):
         start, size = offsets[user], offsets[user + 1] - offsets[user]
         key, at = _sampled(start, size, codes, words[user, 0], words[user, 1], n_keys, l)
         word = words[user, 3]
-        if word < told:
+        if word < own:
             symbols[user] = _truth(key, at, n_keys, values, words[user, 2], word < keep)
         else:
-            symbols[user] = _lie(key, _divided(word - told, fake, inverse)[0])
+            symbols[user] = _lie(key, _divided(word - own, fake, inverse)[0])
     return symbols
 
 
@@ -270,7 +270,7 @@ def respond_signed_digits(
     kernel: Any,
 ) -> int:
     """The same from digits, see `noise.SPLIT`; how many records are done before the tails run out."""
-    n_keys, l, keep, told, fake, inverse = kernel
+    n_keys, l, keep, own, fake, inverse = kernel
     used, low, short, long = 0, np.uint64(0xFFFFFFFF), np.uint64(0xFFFF), np.uint64(48)
     for user in range(first, symbols.size):
         if used + 4 > tails.size:
@@ -284,19 +284,19 @@ def respond_signed_digits(
         if _straddles(dummy, np.uint64(l)):
             dummy_word, used = dummy_word | tails[used] >> np.uint64(16), used + 1
         key, at = _sampled(start, size, codes, slot_word, dummy_word, n_keys, l)
-        if word >= told:
-            beyond = word - told
+        if word >= own:
+            beyond = word - own
             number, rest = _divided(beyond, fake, inverse)
             if rest + low >= fake:
                 beyond, used = beyond + (tails[used] >> np.uint64(32)), used + 1
                 number, _ = _divided(beyond, fake, inverse)
             symbols[user] = _lie(key, number)
             continue
-        if (word | low) >= told or word < keep <= (word | low):
+        if (word | low) >= own or word < keep <= (word | low):
             word, used = word | tails[used] >> np.uint64(32), used + 1
         rounding, used = tails[used], used + 1
-        if word < told:
+        if word < own:
             symbols[user] = _truth(key, at, n_keys, values, rounding, word < keep)
         else:
-            symbols[user] = _lie(key, _divided(word - told, fake, inverse)[0])
+            symbols[user] = _lie(key, _divided(word - own, fake, inverse)[0])
     return symbols.size

@@ -89,19 +89,19 @@ def draw_numbers(stream: Stream, n: int, length: int, step: int, count: int, bit
 
 
 # Where three of the four words of a signed response begin in a word of digits: 32 bits of the response, 16
-# of the slot, 16 of the dummy. Tails decide what these leave open, and round where a truth may be told.
+# of the slot, 16 of the dummy. Tails decide what these leave open, and round where a truth may be reported.
 SPLIT = (32, 16, 0)
 
 
-def split_words(digits: Words, tails: Words, slots: Words, l: int, keep: int, told: int, fake: int) -> Words:
+def split_words(digits: Words, tails: Words, slots: Words, l: int, keep: int, own: int, fake: int) -> Words:
     """The words slot, dummy, rounding, response behind digits; bits that decide nothing are 0."""
     response, slot, dummy = (digits >> np.uint64(at) for at in SPLIT)
     slot, dummy = slot & np.uint64(0xFFFF), dummy & np.uint64(0xFFFF)
     word, low = response << np.uint64(32), np.uint64(0xFFFFFFFF)
-    beyond = (word - np.uint64(told)) % np.uint64(fake) + low >= np.uint64(fake)
-    upto = (word | low >= np.uint64(told)) | ((word < np.uint64(keep)) & (word | low >= np.uint64(keep)))
-    answer = np.where(word < np.uint64(told), upto, beyond)
-    may_be_true = word < np.uint64(told)
+    beyond = (word - np.uint64(own)) % np.uint64(fake) + low >= np.uint64(fake)
+    upto = (word | low >= np.uint64(own)) | ((word < np.uint64(keep)) & (word | low >= np.uint64(keep)))
+    answer = np.where(word < np.uint64(own), upto, beyond)
+    may_be_true = word < np.uint64(own)
     tied = np.stack([_straddles(slot, slots), _straddles(dummy, np.uint64(l)), answer, may_be_true], axis=1)
     drawn = np.zeros(tied.shape, dtype=np.uint64)
     drawn[tied] = tails[: int(tied.sum())]
@@ -155,11 +155,11 @@ def _table(step: int, count: int) -> NDArray[np.uint16]:
     """What the highest 16 bits of a word decide about 1 + word // step."""
     firsts = [(digit << 48) // step for digit in range(1 << 16)]
     lasts = [((digit + 1 << 48) - 1) // step for digit in range(1 << 16)]
-    told = [
+    rows = [
         (1 + first if first < count else 0) if first == last or first >= count else _TIE
         for first, last in zip(firsts, lasts, strict=True)
     ]
-    table = np.array(told, dtype=np.uint16)
+    table = np.array(rows, dtype=np.uint16)
     table.setflags(write=False)
     return table
 

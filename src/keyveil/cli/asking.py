@@ -1,4 +1,4 @@
-"""Requests to a running collector, with its refusals told as one sentence."""
+"""Requests to a running collector, with its refusals put into one sentence."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def attack(
     """
     from keyveil.audit import shuffled
     from keyveil.campaign import Campaign
-    from keyveil.estimate.hostile import check_share
+    from keyveil.estimate.influence import check_share
 
     check_share(share)
     asked = Campaign.load(campaign)

@@ -36,7 +36,7 @@ def count_files(
 ) -> Summary:
     """The tally of all reports in the files, each id once; says on stderr what is not in it.
 
-    `asked` is the round that they answer, the first unless told. With a `folder` the work can be taken up
+    `asked` is the round that they answer, the first unless given. With a `folder` the work can be taken up
     again; it is removed when all is counted.
     """
     asked = asked or campaign.first_round()

@@ -27,7 +27,7 @@ from keyveil.simulate.population import Population
 _BLOCK_BYTES = 1 << 24
 
 
-class Crowd:
+class FileUsers:
     """The users of a file, as a campaign asks about them."""
 
     def __init__(self, campaign: Campaign, path: Path, asked: Round | None = None) -> None:

@@ -11,7 +11,8 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def mechanisms(as_json: bool) -> None:
     """List the mechanisms, their rounds and their allocations."""
-    from keyveil.protocols import METHODS, build_protocol
+    from keyveil.methods import METHODS
+    from keyveil.protocols import build_protocol
 
     rows = [
         {

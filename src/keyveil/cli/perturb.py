@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from keyveil.cli.crowd import Crowd
+    from keyveil.cli.crowd import FileUsers
 
 
 @click.command()
@@ -25,10 +25,10 @@ def perturb(campaign: Path, pairs: Path, out: Path) -> None:
     """
     from keyveil.campaign import Campaign
     from keyveil.cli.console import progress
-    from keyveil.cli.crowd import Crowd
+    from keyveil.cli.crowd import FileUsers
     from keyveil.cli.files import write_reports
 
-    crowd = Crowd(Campaign.load(campaign), pairs)
+    crowd = FileUsers(Campaign.load(campaign), pairs)
     say_what_was_settled(crowd)
     with progress("noising", crowd.n_users) as advance:
 
@@ -41,7 +41,7 @@ def perturb(campaign: Path, pairs: Path, out: Path) -> None:
     click.echo(f"wrote {count} reports of {crowd.length} bytes to {out}", err=True)
 
 
-def say_what_was_settled(crowd: Crowd) -> None:
+def say_what_was_settled(crowd: FileUsers) -> None:
     """Tell how many rows were averaged and how many keys were strangers."""
     if crowd.n_repeated:
         click.echo(f"averaged {crowd.n_repeated} rows that repeat a (user, key)", err=True)

@@ -115,14 +115,14 @@ def _fill(spool: Path, campaign: Campaign, asked: Round, pairs: Path, issue: Iss
 def _reports(campaign: Campaign, asked: Round, pairs: Path, issue: Issue | None) -> Iterator[bytes]:
     """The reports in a file, or one for every user in it."""
     from keyveil.cli.console import progress
-    from keyveil.cli.crowd import Crowd
+    from keyveil.cli.crowd import FileUsers
     from keyveil.cli.files import Reports, holds_reports
     from keyveil.cli.perturb import say_what_was_settled
 
     if holds_reports(pairs):
         yield from Reports(campaign, [pairs])
         return
-    crowd = Crowd(campaign, pairs, asked)
+    crowd = FileUsers(campaign, pairs, asked)
     say_what_was_settled(crowd)
     with progress("noising", crowd.n_users) as advance:
         for block in crowd.blocks(issue):

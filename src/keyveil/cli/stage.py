@@ -129,28 +129,28 @@ def _awake(server: Server) -> Server:
             return server
 
 
-def _serve(store: str, port: int, told: Connection) -> None:
+def _serve(store: str, port: int, parent: Connection) -> None:
     from keyveil.collector.http.serve import serve
 
-    threading.Thread(target=_end_with_parent, args=(told,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
     # The collector's log is for operators; here it would stand between the lines of the table.
     with open(os.devnull, "w") as nowhere, redirect_stderr(nowhere):
-        _run(serve, store, port, told)
+        _run(serve, store, port, parent)
 
 
-def _end_with_parent(told: Connection) -> None:
+def _end_with_parent(parent: Connection) -> None:
     """A demo that was killed leaves no collector behind: its end of the pipe is closed with it."""
     with suppress(EOFError, OSError):
-        told.recv()
+        parent.recv()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _run(serve: Callable[..., None], store: str, port: int, told: Connection) -> None:
+def _run(serve: Callable[..., None], store: str, port: int, parent: Connection) -> None:
     try:
-        serve(store, host=HOST, port=port, show_token=told.send, started=told.send)
+        serve(store, host=HOST, port=port, show_token=parent.send, started=parent.send)
     except StoreError as error:
-        told.send(None)
-        told.send(error)
+        parent.send(None)
+        parent.send(error)
     except KeyboardInterrupt:
         pass
 

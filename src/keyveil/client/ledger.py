@@ -62,7 +62,7 @@ commit;
 """
 
 
-class Answer(NamedTuple):
+class AnsweredRound(NamedTuple):
     """A round that was answered.
 
     `pin` is the hash of its description, None for one that an older keyveil answered without it. `units` is
@@ -121,7 +121,7 @@ class Account:
         """How many rounds of a campaign were answered."""
         return sum(of == campaign for of, _ in self._answers)
 
-    def answer(self, campaign: str, round: int) -> Answer | None:
+    def answer(self, campaign: str, round: int) -> AnsweredRound | None:
         """What a round was answered, if it was."""
         row = self.connection.execute(
             "select pin, units, report from answer where campaign = ? and round = ?", (campaign, round)
@@ -129,9 +129,9 @@ class Account:
         if row is None:
             return None
         pin, units, report = row
-        return Answer(pin, int(units), None if report is None else bytes(report))
+        return AnsweredRound(pin, int(units), None if report is None else bytes(report))
 
-    def keep(self, campaign: str, round: int, answer: Answer) -> None:
+    def keep(self, campaign: str, round: int, answer: AnsweredRound) -> None:
         """Book a round's only answer."""
         self._answers[campaign, round] = answer.pin, answer.units
         self.connection.execute(
@@ -166,7 +166,7 @@ class Ledger:
     >>> import tempfile
     >>> ledger = Ledger(Path(tempfile.mkdtemp()) / "device.db")
     >>> with ledger.transaction() as account:
-    ...     account.keep("apps", 1, Answer(pin="ab", units=7, report=b"said"))
+    ...     account.keep("apps", 1, AnsweredRound(pin="ab", units=7, report=b"said"))
     >>> with ledger.transaction() as account:
     ...     account.spent(), account.answer("apps", 1).report
     (7, b'said')

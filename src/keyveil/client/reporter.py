@@ -42,7 +42,7 @@ from keyveil.campaign import Campaign
 from keyveil.client import consent, transport
 from keyveil.client.caps import Caps, epsilon_of
 from keyveil.client.explain import Story, tell
-from keyveil.client.ledger import Account, Answer, Clock, Ledger
+from keyveil.client.ledger import Account, AnsweredRound, Clock, Ledger
 from keyveil.client.noise import NONCE_BYTES, Ids, no_id, noised, nonce_of, own_id
 from keyveil.client.queue import Limits, Queue, Traffic
 from keyveil.client.receipt import Receipt, receipt_for
@@ -60,7 +60,7 @@ from keyveil.numerics import Entropy, InsecureSeededEntropy, price, system_entro
 from keyveil.report import Envelope
 from keyveil.rounds import Round
 
-# What a device is told of a round: JSON as a collector sends it, or the round itself where it is at hand.
+# What a device learns of a round: JSON as a collector sends it, or the round itself where it is at hand.
 Description = Mapping[str, Any] | Round
 
 
@@ -86,7 +86,7 @@ class Status:
         return self.epsilon_campaign
 
 
-class _Asked(NamedTuple):
+class _PricedRound(NamedTuple):
     """A round with what the device works out of it: the hash of its description, and what it costs."""
 
     round: Round
@@ -143,7 +143,7 @@ class Reporter:
         self._entropy = entropy
         self._exchange = exchange or transport.with_token(token)
         self._ids = ids or self._own_source()
-        self._last: _Asked | None = None
+        self._last: _PricedRound | None = None
         self._round: Round | None = None
 
     @classmethod
@@ -183,7 +183,7 @@ class Reporter:
         Nothing is queued or sent: the bytes are the caller's. Without a ledger the noise is fresh every time.
         """
         if self._ledger is None:
-            asked, record = self._told(description), self._read(held)
+            asked, record = self._round_of(description), self._read(held)
             return noised(asked, record, self._new_id(os.urandom(NONCE_BYTES)), entropy=self._entropy)
         return self._vote(held, description, consent.refuse_if_withdrawn, queue=False)
 
@@ -309,7 +309,7 @@ class Reporter:
                 self._queue(account).put(report)
             return report
 
-    def _fetched_id(self, asked: _Asked, allowed: Any) -> bytes | None:
+    def _fetched_id(self, asked: _PricedRound, allowed: Any) -> bytes | None:
         """An id from the collector, for an answer that is yet to be made; the ledger is free meanwhile."""
         with self._book().transaction() as account:
             allowed(account)
@@ -334,7 +334,7 @@ class Reporter:
             return self._ids(nonce)
         return self._ids()
 
-    def _kept(self, account: Account, asked: _Asked) -> bytes | None:
+    def _kept(self, account: Account, asked: _PricedRound) -> bytes | None:
         """What the round was answered, if it was; the data is not looked at."""
         campaign = self._campaign
         if campaign.expiry is not None and account.now >= campaign.expiry.timestamp():
@@ -349,7 +349,7 @@ class Reporter:
             )
         return answer.report
 
-    def _given(self, account: Account, asked: _Asked) -> Answer | None:
+    def _given(self, account: Account, asked: _PricedRound) -> AnsweredRound | None:
         """The answer that the round was given, if it was described alike; else a refusal."""
         answer = account.answer(self._campaign.id, asked.round.number)
         if answer is not None and answer.pin not in (None, asked.pin):
@@ -359,7 +359,7 @@ class Reporter:
             )
         return answer
 
-    def _check_answerable(self, account: Account, asked: _Asked) -> None:
+    def _check_answerable(self, account: Account, asked: _PricedRound) -> None:
         """Refuse a round for others, and one beyond what was promised or allowed."""
         if not asked.round.asks(self._place(account)):
             raise ProtocolError(
@@ -368,11 +368,13 @@ class Reporter:
             )
         self._caps.check(account, self._campaign.id, self._campaign.epsilon, asked.units)
 
-    def _answer(self, account: Account, asked: _Asked, held: Mapping[str, float], report_id: bytes) -> bytes:
+    def _answer(
+        self, account: Account, asked: _PricedRound, held: Mapping[str, float], report_id: bytes
+    ) -> bytes:
         """Read the data and answer. Only here is the data of a ledger's user read."""
         self._check_answerable(account, asked)
         report = noised(asked.round, self._read(held), report_id, entropy=self._entropy)
-        account.keep(self._campaign.id, asked.round.number, Answer(asked.pin, asked.units, report))
+        account.keep(self._campaign.id, asked.round.number, AnsweredRound(asked.pin, asked.units, report))
         return report
 
     def _read(self, held: Mapping[str, float]) -> Record:
@@ -380,7 +382,7 @@ class Reporter:
             raise RecordError("a record must be a mapping of key names to numbers")
         return self._campaign.domain.encode(held)
 
-    def _told(self, description: Description | None) -> Round:
+    def _round_of(self, description: Description | None) -> Round:
         """The round that is asked."""
         if description is None:
             self._round = self._round or self._campaign.only_round()
@@ -396,10 +398,10 @@ class Reporter:
         self._round = round
         self._asked(None)
 
-    def _asked(self, description: Description | None) -> _Asked:
-        round = self._told(description)
+    def _asked(self, description: Description | None) -> _PricedRound:
+        round = self._round_of(description)
         if self._last is None or self._last.round is not round:
-            self._last = _Asked(round, round.pin, price(round.mechanism.loss))
+            self._last = _PricedRound(round, round.pin, price(round.mechanism.loss))
         return self._last
 
     def _nonce(self, account: Account, round: Round) -> bytes:

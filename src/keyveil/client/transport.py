@@ -47,7 +47,7 @@ _FINAL = (400, 410, _TOO_LARGE, 415, 422)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class HttpAnswer:
     """What came back: the status line's number, the wait that was asked for, the body."""
 
     status: int
@@ -57,7 +57,7 @@ class Answer:
 
 # Sends a body (or asks, without one): in so many seconds, an answer of at most so many bytes. Raises
 # TransportError where none came.
-Exchange = Callable[[str, bytes | None, float, int], Answer]
+Exchange = Callable[[str, bytes | None, float, int], HttpAnswer]
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -65,7 +65,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-class _Line:
+class _CuttableConnection:
     """The way to the other side, which whoever waits can cut at any moment: while it is made, and after."""
 
     def __init__(self, timeout: float) -> None:
@@ -122,7 +122,7 @@ class _Line:
 
 
 class _Http(urllib.request.HTTPHandler):
-    def __init__(self, line: _Line) -> None:
+    def __init__(self, line: _CuttableConnection) -> None:
         super().__init__()
         self._line = line
 
@@ -131,7 +131,7 @@ class _Http(urllib.request.HTTPHandler):
 
 
 class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, line: _Line) -> None:
+    def __init__(self, line: _CuttableConnection) -> None:
         super().__init__(context=ssl.create_default_context())
         self._line = line
 
@@ -147,7 +147,7 @@ def exchange(
     largest: int = _LARGEST_CAMPAIGN,
     *,
     token: str | None = None,
-) -> Answer:
+) -> HttpAnswer:
     """One request by the standard library, over in `timeout` seconds whatever the other side does.
 
     A collector that drips an answer byte by byte keeps every single read short, so the request has a thread
@@ -158,7 +158,7 @@ def exchange(
         request.add_header("Content-Type", CONTENT_TYPE)
     if token is not None:
         request.add_header("Authorization", f"Bearer {token}")
-    line, outcome = _Line(timeout), queue.SimpleQueue[Answer | TransportError]()
+    line, outcome = _CuttableConnection(timeout), queue.SimpleQueue[HttpAnswer | TransportError]()
     host, work = urlsplit(url).netloc, partial(_ask, request, line, timeout, largest)
     try:
         threading.Thread(target=lambda: outcome.put(work()), name="keyveil-request", daemon=True).start()
@@ -174,8 +174,8 @@ def exchange(
 
 
 def _ask(
-    request: urllib.request.Request, line: _Line, timeout: float, largest: int
-) -> Answer | TransportError:
+    request: urllib.request.Request, line: _CuttableConnection, timeout: float, largest: int
+) -> HttpAnswer | TransportError:
     """What a request led to; raises nothing, because nobody is there to catch it."""
     host = urlsplit(request.full_url).netloc
     try:
@@ -183,10 +183,10 @@ def _ask(
         with opener.open(request, timeout=timeout) as response:
             body = response.read(largest + 1)
             # Longer than all there could be to say: as good as nothing.
-            return Answer(status=response.status, body=body if len(body) <= largest else b"")
+            return HttpAnswer(status=response.status, body=body if len(body) <= largest else b"")
     except urllib.error.HTTPError as error:
         with error:
-            return Answer(status=error.code, retry_after=seconds_asked(error.headers.get("Retry-After")))
+            return HttpAnswer(status=error.code, retry_after=seconds_asked(error.headers.get("Retry-After")))
     except Exception as error:
         why = getattr(error, "reason", None) or error
         return TransportError(f"no answer from {host}: {why}")
@@ -254,7 +254,7 @@ def send(url: str, reports: Sequence[bytes], *, timeout: float, exchange: Exchan
     )
 
 
-def _refused_token(answer: Answer) -> str | None:
+def _refused_token(answer: HttpAnswer) -> str | None:
     return "token-refused" if answer.status in (401, 403) else None
 
 

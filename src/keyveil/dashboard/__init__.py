@@ -2,7 +2,7 @@
 
 assets      the files of the page, and the policy under which a browser runs them
 results     one campaign's release with what a reader needs beside it: ranks, noise
-hostile     how far devices that lie can move a number
+reach       how far devices that lie can move a number
 precision   how unsure a key is after so many reports, and which round says so
 privacy     the exact promise, in numbers and in words; the privacy label
 planning    sliders: any one of five is solved for, and the curve around it

@@ -57,7 +57,7 @@ def assets() -> Mapping[str, Asset]:
     client = next(folder for folder in _CLIENTS if folder.exists())
     found |= {
         path.relative_to(client).as_posix(): path
-        for path in (client / "keyveil.js", *(client / "lib").glob("*.js"))
+        for path in (client / "keyveil.js", *(client / "src").rglob("*.js"))
     }
     return MappingProxyType({name: _read(path) for name, path in sorted(found.items())})
 

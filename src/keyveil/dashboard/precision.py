@@ -33,7 +33,7 @@ class Telling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def noise_per_report(mechanism: Mechanism) -> float | None:
-    """N times the variance of the frequency of a key that nobody holds; None if no frequency is told.
+    """N times the variance of the frequency of a key that nobody holds; None if no frequency is estimated.
 
     >>> from keyveil.mechanisms import build
     >>> round(noise_per_report(build("pckv-ue", 1, n_keys=2)), 2)

@@ -41,7 +41,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     rank_best: list[int]
     rank_worst: list[int]
     distribution: dict[int, list[float | None]]
-    """By the place of a key among the columns: the most frequent keys' shares, where they are told."""
+    """By the place of a key among the columns: the most frequent keys' shares, where there are any."""
 
 
 def make_results(campaign: Campaign, release: Release, *, is_open: bool) -> Results:

@@ -1,5 +1,6 @@
 """Tallies become frequencies, means and distributions; post-processing is separate and named."""
 
+import keyveil.estimate.literature  # noqa: F401  # registers what it knows
 from keyveil.estimate.distribution import (
     Distribution,
     bin_points,
@@ -11,7 +12,7 @@ from keyveil.estimate.distribution import (
     wasserstein,
 )
 from keyveil.estimate.estimates import Estimates, estimate
-from keyveil.estimate.hostile import HOSTILE_SHARE, Lever, Levers, Pull, Shift, lever
+from keyveil.estimate.influence import HOSTILE_SHARE, Lever, Levers, Pull, Shift, lever
 from keyveil.estimate.intervals import (
     RankRanges,
     detectable_frequency,

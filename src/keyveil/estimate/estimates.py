@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from keyveil.errors import MechanismError, TallyError
 from keyveil.estimate.fieller import fieller
-from keyveil.estimate.hostile import Lever, Pull, lever
+from keyveil.estimate.influence import Lever, Pull, lever
 from keyveil.mechanisms import KeyValueMechanism, Moments
 from keyveil.mechanisms.moments import Covariance
 from keyveil.numerics import CONFIDENCE, two_sided_z

@@ -105,7 +105,7 @@ def _ranges_by_halving(raw: Estimates, moments: Moments | None, confidence: floa
         return gap > z * difference_se(raw, moments, order[others], order)
 
     def halve(near: Ints, far: Ints) -> Ints:
-        """For each place the first, from its own towards an end, that is told apart; `far` is beyond."""
+        """For each place the first, from its own towards an end, that differs for sure; `far` is beyond."""
         while (np.abs(far - near) > 1).any():
             middle = (near + far) // 2
             apart = is_apart(np.clip(middle, 0, d - 1))
@@ -131,7 +131,7 @@ def _ranges_by_pairs(raw: Estimates, moments: Moments | None, confidence: float)
 
 
 def tied_with(raw: Estimates, moments: Moments, rank: int, confidence: float = CONFIDENCE) -> Ints:
-    """The keys that cannot be told apart from the one at this rank, itself among them; highest first.
+    """The keys that cannot be distinguished from the one at this rank, itself among them; highest first.
 
     A table of the top t is sure of its members where all of these are in it or all are outside.
     """
@@ -171,7 +171,7 @@ def _z_of_pairs(confidence: float, n_keys: int) -> float:
 
 
 def _compare(raw: Estimates, moments: Moments | None, codes: Ints, confidence: float) -> Ints:
-    """For each of these keys against every key: 1 surely above, -1 surely below, 0 not told apart."""
+    """For each of these keys against every key: 1 surely above, -1 surely below, 0 undecided."""
     d = raw.frequency.size
     z = _z_of_pairs(confidence, d)
     first, second = codes[:, None], np.arange(d)[None, :]

@@ -12,7 +12,7 @@ import numpy as np
 from keyveil.errors import MechanismError
 from keyveil.estimate.distribution import project as project_to
 from keyveil.estimate.estimates import Estimates, Floats
-from keyveil.estimate.hostile import Lever
+from keyveil.estimate.influence import Lever
 from keyveil.estimate.shrink import Evidence
 from keyveil.estimate.shrink import shrink as posterior
 from keyveil.estimate.sizes import SizeLaw, Truncation
@@ -60,8 +60,6 @@ def project(raw: Estimates) -> Estimates:
 
 def shrink(raw: Estimates) -> Estimates:
     """Posterior means under what all keys together show (`estimate.shrink`), without an anchor for means."""
-    if raw.moments is None:
-        raise MechanismError("shrink needs signed reports; use none, clip or project for this mechanism")
     shrunk = posterior(Evidence.of(raw, Truncation(law=SizeLaw.exactly(1), l=1)))
     shaped = raw.after("shrink", frequency=shrunk.frequency, mean=shrunk.mean)
     return replace(shaped, frequency_top=shrunk.frequency_top)

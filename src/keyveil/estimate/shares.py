@@ -129,8 +129,8 @@ def value_means(mechanism: UeSw, tally: Tally) -> Signed:
 
     def mean_of(weights: Floats) -> Floats:
         """Of all reports; what is not heard is silence."""
-        told: Floats = weights[0] + outputs @ (weights[1:] - weights[0]) / n
-        return told
+        sums: Floats = weights[0] + outputs @ (weights[1:] - weights[0]) / n
+        return sums
 
     signed = mean_of(values)
     variance = np.maximum(mean_of(values**2) - mean_of(squares), 0.0) / n

@@ -32,26 +32,47 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from keyveil.errors import MechanismError
 from keyveil.estimate.estimates import Estimates
 from keyveil.estimate.sizes import Truncation
 from keyveil.mechanisms import Moments
 
 Floats = NDArray[np.float64]
 
-STEP, FEWEST, LARGEST_GRID, ITERATIONS, BANDWIDTH = 0.35, 12, 600, 150, 0.2
-MOST_KEYS = 3000
-TYPICAL_SPREAD = 0.3
-# Where the mean frequency is above this, keys that everybody holds are likely.
-DENSE = 0.1
-# How sharply the loss of `frequency_top` sets the top apart.
-SHARP = 8
-# Where the likeliest members of the top are not even this likely, nothing sets the top apart.
-CONCENTRATED = 0.0125
-SPREADS = (0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.0)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shrinking:
+    """The tuned numbers of `shrink`; `bench/tuning.py` shows what each of them changes."""
+
+    step: float = 0.35
+    """The grid's step, in standard errors of a rare key: estimates tell no finer places apart."""
+    fewest: int = 12
+    """The grid has at least so many places, where noise is as large as all there is."""
+    largest_grid: int = 600
+    """It has about this many where noise is small: keys by places is the size of every array here."""
+    iterations: int = 150
+    """Steps of expectation-maximisation; it stops before the spread falls apart into single places."""
+    bandwidth: float = 0.2
+    """How far the spread is smoothed, in log f."""
+    most_keys: int = 3000
+    """The centre and spread of means are fitted on so many keys, the most frequent: the rest say little."""
+    spread: float = 0.3
+    """How far means of keys typically lie from their centre, on [-1, 1]: the scale of what tau may be."""
+    dense: float = 0.1
+    """Where the mean frequency is above this, keys that everybody holds are likely."""
+    sharp: int = 8
+    """How sharply the loss of `frequency_top` sets the top apart."""
+    concentrated: float = 0.0125
+    """Where the likeliest members of the top are not even this likely, nothing sets the top apart."""
+    spreads: tuple[float, ...] = (0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.0)
+    """What tau may be: steps of about a half, since the likelihood hardly tells finer ones apart."""
+
+
+SHRINKING = Shrinking()
 
 
 class Anchor(NamedTuple):
-    """Where means lie on the whole, from users who told a value and nothing else."""
+    """Where means lie on the whole, from users who gave a value and nothing else."""
 
     mean: float
     error: float
@@ -79,8 +100,9 @@ class Evidence:
 
     @classmethod
     def of(cls, raw: Estimates, truncation: Truncation) -> Evidence:
-        """What signed reports say."""
-        assert raw.moments is not None, "estimates of signed reports carry their moments"
+        """What signed reports say; others are refused."""
+        if raw.moments is None:
+            raise MechanismError("shrink needs signed reports; use none, clip or project for this mechanism")
         return cls(
             frequency=raw.frequency,
             signed=raw.signed,
@@ -178,6 +200,7 @@ def shrink(
     top: int = 50,
     prior: Prior | None = None,
     earlier: Earlier | None = None,
+    tuning: Shrinking = SHRINKING,
 ) -> Shrunk:
     """Posterior means of every key's frequency and mean.
 
@@ -185,7 +208,7 @@ def shrink(
     After an `earlier` round the keys asked again are judged by both rounds, the rest by the first, and
     all by the spread that both found.
     """
-    grid = _grid(evidence)
+    grid = _grid(evidence, tuning)
     law, settled, whole = evidence.law(grid), np.zeros(grid.size), evidence
     if earlier is not None:
         whole = earlier.evidence
@@ -193,24 +216,27 @@ def shrink(
         settled = earlier.settled(grid) if earlier.rest.size else settled
     if prior is None:
         mean = whole.total(total) / whole.frequency.size
-        weights = _smooth(_mixing(law, settled), grid, dense=mean > DENSE)
+        likeliest = _mixing(law, settled, tuning.iterations)
+        weights = _smooth(likeliest, grid, tuning.bandwidth, dense=mean > tuning.dense)
         prior = Prior(grid=grid, weights=_tilt(weights, grid, mean))
     law = law + _log(prior.on(grid))
     signs = _Signs(evidence, grid)
-    centre, tau = _fit(signs, law, anchor)
+    centre, tau = _fit(signs, law, anchor, tuning)
     of_signs, means = signs.believe(centre, tau)
     held = _shares((law + of_signs)[:, 1:])
     mean_of = np.clip((held * means[:, 1:]).sum(axis=1), -1.0, 1.0)
     threshold = prior.threshold(top, whole.frequency.size)
-    told = _told(_shares(law + of_signs), grid, threshold)
+    summaries = _summaries(_shares(law + of_signs), grid, threshold, tuning.sharp)
     if earlier is not None:
-        again, told = told, np.empty((len(told), whole.frequency.size))
-        told[:, earlier.keys] = again
-        told[:, earlier.rest] = _told(earlier.believe(prior), earlier.prior.grid, threshold)
+        again, summaries = summaries, np.empty((len(summaries), whole.frequency.size))
+        summaries[:, earlier.keys] = again
+        summaries[:, earlier.rest] = _summaries(
+            earlier.believe(prior), earlier.prior.grid, threshold, tuning.sharp
+        )
         again_mean, mean_of = mean_of, np.full(whole.frequency.size, centre)
         mean_of[earlier.keys] = again_mean
-    frequency, frequency_top, in_top = told
-    concentrated = bool(np.sort(in_top)[-top:].mean() >= CONCENTRATED)
+    frequency, frequency_top, in_top = summaries
+    concentrated = bool(np.sort(in_top)[-top:].mean() >= tuning.concentrated)
     return Shrunk(
         frequency=frequency,
         frequency_top=frequency_top if concentrated else frequency,
@@ -222,9 +248,9 @@ def shrink(
     )
 
 
-def _told(belief: Floats, grid: Floats, threshold: float) -> Floats:
+def _summaries(belief: Floats, grid: Floats, threshold: float, sharp: int) -> Floats:
     """Three rows: the mean frequency, that of a loss for the top, and the chance to be in the top."""
-    weight = belief / (1 + (threshold / np.maximum(grid, 1e-12)) ** SHARP)
+    weight = belief / (1 + (threshold / np.maximum(grid, 1e-12)) ** sharp)
     in_top = belief[:, grid >= threshold].sum(axis=1)
     return np.array([belief @ grid, (weight @ grid) / np.maximum(weight.sum(axis=1), 1e-300), in_top])
 
@@ -232,23 +258,24 @@ def _told(belief: Floats, grid: Floats, threshold: float) -> Floats:
 # --- the prior of frequencies ---
 
 
-def _grid(evidence: Evidence) -> Floats:
+def _grid(evidence: Evidence, tuning: Shrinking) -> Floats:
     """0 and steps of a fraction of the noise, longer ones where the grid would grow too large.
 
     Among longer steps the estimates themselves are places too: little noise moves no key far.
     """
     noise = float(np.sqrt(evidence.moments.frequency_noise / np.median(evidence.asked)))
+    # Two standard errors above the largest estimate: the frequency behind it hardly lies further off.
     largest = max(float(evidence.frequency.max(initial=0.0)) + 2 * noise, 4 * noise)
-    step, reach = (float(x) for x in evidence.truncation.frequency(np.array([STEP * noise, largest])))
+    step, reach = (float(x) for x in evidence.truncation.frequency(np.array([tuning.step * noise, largest])))
     reach = min(1.0, reach)
-    count = max(FEWEST, int(reach / step) + 2)
-    if count <= LARGEST_GRID:
+    count, most = max(tuning.fewest, int(reach / step) + 2), tuning.largest_grid
+    if count <= most:
         return np.linspace(0.0, reach, count)
-    even = np.arange(LARGEST_GRID // 2) * step
+    even = np.arange(most // 2) * step
     own = np.sort(evidence.truncation.frequency(evidence.frequency))
     own = own[(own > even[-1]) & (own < reach)]
-    own = own[:: 1 + own.size // LARGEST_GRID]
-    return np.unique(np.concatenate([even, np.geomspace(even[-1] + step, reach, LARGEST_GRID // 2), own]))
+    own = own[:: 1 + own.size // most]
+    return np.unique(np.concatenate([even, np.geomspace(even[-1] + step, reach, most // 2), own]))
 
 
 def _widths(grid: Floats) -> Floats:
@@ -272,22 +299,22 @@ def _shares(law: Floats) -> Floats:
     return shares
 
 
-def _mixing(law: Floats, settled: Floats) -> Floats:
+def _mixing(law: Floats, settled: Floats, iterations: int) -> Floats:
     """The mixing weights that make all estimates together likeliest; `settled` keys stay where they are."""
     law = np.exp(law - law.max(axis=1, keepdims=True))
     prior = np.full(law.shape[1], 1.0 / law.shape[1])
-    for _ in range(ITERATIONS):
+    for _ in range(iterations):
         # Two products of a matrix and a vector; no array of keys by grid is made.
         prior = settled + prior * ((1.0 / np.maximum(law @ prior, 1e-300)) @ law)
         prior /= prior.sum()
     return prior
 
 
-def _smooth(prior: Floats, grid: Floats, *, dense: bool) -> Floats:
+def _smooth(prior: Floats, grid: Floats, bandwidth: float, *, dense: bool) -> Floats:
     """Neighbours in log f share their weight; keys of nobody and, in dense records, of everybody do not."""
     inner = slice(1, -1 if dense and grid[-1] >= 1 and grid.size > 2 else None)
     places = np.log(grid[inner])
-    kernel = np.exp(-((places[:, None] - places) ** 2) / (2 * BANDWIDTH**2))
+    kernel = np.exp(-((places[:, None] - places) ** 2) / (2 * bandwidth**2))
     kernel *= _widths(grid[inner])[:, None]
     smooth = prior.copy()
     smooth[inner] = (kernel / kernel.sum(axis=0)) @ prior[inner]
@@ -392,24 +419,28 @@ def _reached(z: Floats) -> Floats:
     return reached
 
 
-def _fit(signs: _Signs, law: Floats, anchor: Anchor) -> tuple[float, float]:
-    """The centre and spread of means that the keys and the value group together find likeliest."""
-    keys = np.argsort(-signs.evidence.frequency)[:MOST_KEYS]
+def _fit(signs: _Signs, law: Floats, anchor: Anchor, tuning: Shrinking) -> tuple[float, float]:
+    """The centre and spread of means that the keys and the value group together find likeliest.
+
+    The centre is looked for within two errors of the anchor, at nine places and twice more at nine between
+    neighbours: to an eighteenth of that error, so what is missed adds a thousandth to its square.
+    """
+    keys = np.argsort(-signs.evidence.frequency)[: tuning.most_keys]
     few, known = signs.only(keys), law[keys]
 
     def likelihood(centre: float, tau: float) -> float:
         joint = known + few.law(centre, tau)
         best = joint.max(axis=1, keepdims=True)
         fit = (best[:, 0] + np.log(np.exp(joint - best).sum(axis=1))).sum()
-        return float(fit - ((centre - anchor.mean) / anchor.error) ** 2 / 2 - (tau / TYPICAL_SPREAD) ** 2 / 2)
+        return float(fit - ((centre - anchor.mean) / anchor.error) ** 2 / 2 - (tau / tuning.spread) ** 2 / 2)
 
     reach = min(2 * anchor.error, 1.0)
     around = np.linspace(-1, 1, 9)
     # Both at once first: a centre outside with a wide spread looks much like the right ones.
-    pairs = itertools.product(np.clip(anchor.mean + reach * around, -1, 1).tolist(), SPREADS[::2])
+    pairs = itertools.product(np.clip(anchor.mean + reach * around, -1, 1).tolist(), tuning.spreads[::2])
     centre, tau = max(pairs, key=lambda pair: likelihood(*pair))
     for _ in range(2):
-        tau = max(SPREADS, key=lambda each: likelihood(centre, each))
+        tau = max(tuning.spreads, key=lambda each: likelihood(centre, each))
         reach /= 3
         tried = np.clip(centre + reach * around, -1, 1)
         centre = max(tried.tolist(), key=lambda each: likelihood(each, tau))

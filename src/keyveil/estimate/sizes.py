@@ -10,7 +10,7 @@ other if popular keys are popular with everybody: a user of s pairs holds key k 
 both increasing in w: f is a table in F. Real records stray from the model: people with few pairs may
 hold the popular keys. `strength` is how much of the modelled truncation is really seen, learnt from
 another small group. What stays wrong is about three tenths of what truncation takes away; `left_out`
-says so to whoever chooses l.
+says so to whoever chooses l, and to whoever gives intervals.
 """
 
 from __future__ import annotations
@@ -23,40 +23,72 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.estimate.distribution import expectation_maximisation, project
-from keyveil.mechanisms import EncodedOracle, PopularSize, SizeClass, Wave
+from keyveil.mechanisms import PopularSize, SizeClass, Wave
 from keyveil.mechanisms.channel import share
+from keyveil.mechanisms.oracles import Oracle
 from keyveil.tally import Tally
 
 Floats = NDArray[np.float64]
 
-# What share of the truncated part the size model does not bring back.
+# What share of the truncated part the size model does not bring back: read off MovieLens-100K, where the
+# model left .060, .030 and .007 of a top key's frequency at l = 50, 100, 200 (docs/decisions/0005).
 UNMODELLED = 0.3
 
 
-def size_classes(largest: int) -> tuple[int, ...]:
-    """Where classes of sizes start: every size up to 6, then steps of about a third.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeModel:
+    """The tuned numbers of sizes and truncation; `bench/tuning.py` shows what each of them changes."""
+
+    every: int = 6
+    """Sizes up to this one are classes of their own: what truncation takes depends most on small ones."""
+    wider: float = 0.35
+    """Above it each class begins this much later: what a cut keeps of its sizes differs by no more."""
+    beyond: float = 0.5
+    """How much further than its start the last class, which is open, is taken to reach."""
+    mean_error: float = 2.0
+    """The error of the mean size, in errors of as many binary answers: classes share their noise."""
+    least_spread: float = 0.1
+    """Sizes are never taken to be more alike than this: equal ones in a small group prove nothing."""
+    unmodelled: float = UNMODELLED
+    """The part of what truncation takes that intervals of whole records allow for, as a standard error."""
+    strength: float = 0.8
+    """How much of the modelled truncation is expected before anybody was asked, and"""
+    strength_error: float = 0.4
+    """how far that may be off: neither 0 (everybody holds the popular keys) nor 1.5 is out of reach."""
+    most_strength: float = 1.5
+    """No more truncation than this is believed: above it noise is likelier than such tastes."""
+    least_kept: float = 0.05
+    """No smaller part of popular pairs is believed to be kept: noise may say 0, which has no logarithm."""
+
+
+SIZE_MODEL = SizeModel()
+
+
+def size_classes(largest: int, model: SizeModel = SIZE_MODEL) -> tuple[int, ...]:
+    """Where classes of sizes start: every small size, then steps of about a third.
 
     >>> size_classes(30)
     (0, 1, 2, 3, 4, 5, 6, 8, 11, 15, 20, 27)
     """
-    starts = list(range(min(largest, 6) + 1))
-    while starts[-1] * 4 // 3 < largest and starts[-1] >= 6:
-        starts.append(max(starts[-1] + 1, math.ceil(starts[-1] * 1.35 - 0.5)))
+    starts = list(range(min(largest, model.every) + 1))
+    # A class is about a third wide: no other is needed once one reaches the largest size.
+    while starts[-1] * 4 // 3 < largest and starts[-1] >= model.every:
+        starts.append(max(starts[-1] + 1, math.ceil(starts[-1] * (1 + model.wider) - 0.5)))
     return tuple(start for start in starts if start <= largest)
 
 
-def class_ends(starts: tuple[int, ...]) -> Floats:
+def class_ends(starts: tuple[int, ...], model: SizeModel = SIZE_MODEL) -> Floats:
     """The largest size of each class; the last is taken to reach half as far again.
 
     >>> class_ends((0, 1, 2, 4)).tolist()
     [0.0, 1.0, 3.0, 6.0]
     """
-    return np.array([*(start - 1.0 for start in starts[1:]), float(int(starts[-1] * 1.5))])
+    return np.array([*(start - 1.0 for start in starts[1:]), float(int(starts[-1] * (1 + model.beyond)))])
 
 
-def class_middles(starts: tuple[int, ...]) -> Floats:
+def class_middles(starts: tuple[int, ...], model: SizeModel = SIZE_MODEL) -> Floats:
     """The size that stands for each class: the geometric middle."""
-    middles: Floats = np.sqrt(np.array(starts) * class_ends(starts))
+    middles: Floats = np.sqrt(np.array(starts) * class_ends(starts, model))
     return middles
 
 
@@ -82,13 +114,13 @@ class SizeLaw:
         return cls(sizes=held.astype(float), shares=counts[held] / counts.sum())
 
     @classmethod
-    def told(cls, mechanism: EncodedOracle, tally: Tally) -> SizeLaw:
-        """From what a group told of its sizes in classes: projected, or the likeliest where a wave told them.
+    def from_answers(
+        cls, classes: SizeClass, oracle: Oracle, tally: Tally, model: SizeModel = SIZE_MODEL
+    ) -> SizeLaw:
+        """From answers about sizes in classes: projected, or the likeliest where a wave was used.
 
         Classes are few and unlike each other, so nothing is smoothed: that would move the mean.
         """
-        encoder, oracle = mechanism.encoder, mechanism.oracle
-        assert isinstance(encoder, SizeClass)
         if isinstance(oracle, Wave):
             outputs = tally.cells["outputs"].astype(float)[None, :]
             likeliest = expectation_maximisation(
@@ -98,11 +130,11 @@ class SizeLaw:
         else:
             heard = share(float(oracle.a), float(oracle.b), tally.cells["support"], tally.n_reports)
             shares = project(heard, 1.0)
-        # Twice what as many binary answers about the mean would leave unknown; an order of magnitude.
-        sizes = class_middles(encoder.starts)
-        spread = float(np.sqrt(shares @ (sizes - shares @ sizes) ** 2))
+        # A multiple of what as many binary answers about the mean would leave unknown; an order of magnitude.
+        sizes = class_middles(classes.starts, model)
+        spread = float(np.sqrt(shares @ (sizes - shares @ sizes) ** 2)) + model.least_spread
         odds = float(oracle.loss)
-        error = 2 * (spread + 0.1) * (odds + 1) / (odds - 1) / math.sqrt(tally.n_reports)
+        error = model.mean_error * spread * (odds + 1) / (odds - 1) / math.sqrt(tally.n_reports)
         return cls(sizes=sizes, shares=shares, mean_error=error)
 
     @property
@@ -153,33 +185,40 @@ class Truncation:
         whole, cut = self._table()
         return _through(share, cut, whole)
 
-    def checked(self, mechanism: EncodedOracle, tally: Tally, shares: Floats) -> Truncation:
-        """The same with the strength that a group told who hold popular keys; `shares` are of all keys.
+    def checked(
+        self,
+        asked: PopularSize,
+        oracle: Oracle,
+        tally: Tally,
+        shares: Floats,
+        model: SizeModel = SIZE_MODEL,
+    ) -> Truncation:
+        """The same with the strength that holders of popular keys answered with; `shares` are of all keys.
 
-        What was told is weighed against a guess of 0.8 with an error of 0.4.
+        What was answered is weighed against what was expected, each by its error.
         """
-        encoder = mechanism.encoder
-        assert isinstance(encoder, PopularSize)
-        a, b, n = float(mechanism.a), float(mechanism.b), tally.n_reports
+        a, b, n = float(oracle.a), float(oracle.b), tally.n_reports
         heard = share(a, b, tally.cells["support"], n)[1:]
-        kept = np.minimum(1.0, self.l / np.maximum(class_middles(encoder.starts), 1.0))
+        kept = np.minimum(1.0, self.l / np.maximum(class_middles(asked.starts, model), 1.0))
         kept[0] = 1.0
         whole = float(heard.sum())
-        frequency = self.frequency(np.maximum(shares[list(encoder.popular)], 0.0))
+        frequency = self.frequency(np.maximum(shares[list(asked.popular)], 0.0))
         modelled = float(self.share(frequency).sum() / max(frequency.sum(), 1e-12))
-        guess, doubt = 0.8, 0.4
+        guess, doubt = model.strength, model.strength_error
+        # Where next to nothing is cut its logarithm divides by 0, and any strength means the same.
         if whole <= 0 or modelled >= 0.999:
             return replace(self, strength=guess)
-        found = min(1.0, max(0.05, float(heard @ kept) / whole))
+        found = min(1.0, max(model.least_kept, float(heard @ kept) / whole))
         error = math.sqrt(b * (1 - b) * float(((kept - found) ** 2).sum()) / n) / ((a - b) * whole)
-        told = math.log(found) / math.log(modelled)
-        told_error = error / (found * abs(math.log(modelled)))
-        weight = doubt**2 / (doubt**2 + told_error**2)
-        return replace(self, strength=min(1.5, max(0.0, weight * told + (1 - weight) * guess)))
+        strength = math.log(found) / math.log(modelled)
+        found_error = error / (found * abs(math.log(modelled)))
+        weight = doubt**2 / (doubt**2 + found_error**2)
+        believed = weight * strength + (1 - weight) * guess
+        return replace(self, strength=min(model.most_strength, max(0.0, believed)))
 
-    def left_out(self, frequency: Floats) -> Floats:
+    def left_out(self, frequency: Floats, unmodelled: float = UNMODELLED) -> Floats:
         """The error that is likely to stay at a frequency, whatever the number of users."""
-        return UNMODELLED * np.maximum(0.0, frequency - self.share(frequency))
+        return unmodelled * np.maximum(0.0, frequency - self.share(frequency))
 
 
 def slope(frequency: Callable[[Floats], Floats], share: Floats, step: Floats) -> Floats:

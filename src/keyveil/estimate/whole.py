@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.estimate.estimates import Estimates
-from keyveil.estimate.hostile import Bent
-from keyveil.estimate.sizes import Truncation, slope
+from keyveil.estimate.influence import TransformedLever
+from keyveil.estimate.sizes import UNMODELLED, Truncation, slope
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Truncations:
-    """Two rounds that cut records differently: `first` told the keys in `here`, `second` all others."""
+    """Two rounds that cut differently: `first` asked about the keys in `here`, `second` about all others."""
 
     here: NDArray[np.bool_]
     first: Truncation
@@ -36,12 +36,13 @@ class Truncations:
         """The frequency behind every key's truncated share."""
         return np.where(self.here, self.first.frequency(share), self.second.frequency(share))
 
-    def left_out(self, frequency: Floats) -> Floats:
+    def left_out(self, frequency: Floats, unmodelled: float = UNMODELLED) -> Floats:
         """The error that is likely to stay."""
-        return np.where(self.here, self.first.left_out(frequency), self.second.left_out(frequency))
+        first, second = (cut.left_out(frequency, unmodelled) for cut in (self.first, self.second))
+        return np.where(self.here, first, second)
 
 
-def untruncate(raw: Estimates, cut: Truncation | Truncations) -> Estimates:
+def untruncate(raw: Estimates, cut: Truncation | Truncations, unmodelled: float = UNMODELLED) -> Estimates:
     """What unbiased estimates about cut records say about whole ones; means stay what they are.
 
     >>> from keyveil.estimate import estimate
@@ -60,7 +61,7 @@ def untruncate(raw: Estimates, cut: Truncation | Truncations) -> Estimates:
     grown = slope(cut.frequency, raw.frequency, np.where(heard, np.maximum(error, 1e-9), 1.0))
     held = raw.frequency != 0
     times = np.where(held, frequency / np.where(held, raw.frequency, 1.0), grown)
-    missed = cut.left_out(np.maximum(frequency, 0.0))
+    missed = cut.left_out(np.maximum(frequency, 0.0), unmodelled)
     return replace(
         raw,
         frequency=frequency,
@@ -68,7 +69,7 @@ def untruncate(raw: Estimates, cut: Truncation | Truncations) -> Estimates:
         signed=times * raw.signed,
         signed_se=times * raw.signed_se,
         covariance=times * grown * raw.covariance,
-        lever=None if raw.lever is None else Bent(lever=raw.lever, bend=cut),
+        lever=None if raw.lever is None else TransformedLever(lever=raw.lever, bend=cut),
         steps=(*raw.steps, "untruncate"),
         unbiased=raw,
     )

@@ -1,16 +1,15 @@
 """Mechanisms: tables of probabilities and ways to draw from them.
 
-Two channels say what a report tells about one key: `channel` (a sign) and `value_channel` (a number
-on a grid). `unary`, `response` and `indexed` are the shapes of a signed report; `pckv_ue`, `ks_ue`,
-`pckv_grr`, `privkv` and `kvue` are calibrations of them. `ue_sw`, `privkvm_star` and `boundary_bits`
-report values, `broadcast` is a later round of PrivKVM, `keys_only` asks about keys by one of the
-`oracles`, `bucket` hashes whole records, `apart` holds the baselines that perturb keys and values
-apart, `values` the value mechanisms without keys, `encoded` the small questions of single rounds.
-`moments` says how unsure a signed report leaves a key's frequency and mean. `named` makes a mechanism of
-its name, `device` the report that is sent; `describe` shows a mechanism's integers.
+A mechanism is a kernel; what a campaign names is a method (`keyveil.methods`). Rooms by what a report
+looks like: `trits` (one a key), `symbol` (a signed key, or an encoder's symbol), `index` (one key in
+clear), `hash` (a bucket of a whole record), `value` (a number a key); and `literature`, the papers' own
+that we compare with. They share parts: two channels that say what a report tells about one key,
+`channel` (a sign) and `value_channel` (a number on a grid), the `oracles`, and `values`, which know no
+keys. `moments` says how unsure a signed report leaves a key's frequency and mean. `registry` lists all
+kernels, `named` makes one of its name, `device` the report that is sent; `describe` shows a mechanism's
+integers.
 """
 
-from keyveil.mechanisms.apart import Apart
 from keyveil.mechanisms.base import (
     Allocation,
     Answer,
@@ -20,30 +19,35 @@ from keyveil.mechanisms.base import (
     Parameters,
     Part,
     Witness,
+    is_key_value,
 )
-from keyveil.mechanisms.boundary_bits import IndexedBoundaryBits
-from keyveil.mechanisms.broadcast import BroadcastIndex
-from keyveil.mechanisms.bucket import Bucket
 from keyveil.mechanisms.channel import Channel, Exactness, Number
 from keyveil.mechanisms.describe import describe
 from keyveil.mechanisms.device import make_report
-from keyveil.mechanisms.indexed import SampledIndex
-from keyveil.mechanisms.keys_only import EncodedOracle, OwnKey, OwnSign, PopularSize, RecordSize, SizeClass
-from keyveil.mechanisms.levels import Levels
+from keyveil.mechanisms.hash.bucket import Bucket
+from keyveil.mechanisms.index.boundary import IndexedBoundary
+from keyveil.mechanisms.index.indexed import SampledIndex
+from keyveil.mechanisms.index.levels import Levels
+from keyveil.mechanisms.literature import Apart, BroadcastIndex, Harmony, IndexedBoundaryBits
 from keyveil.mechanisms.moments import Covariance, Moments
 from keyveil.mechanisms.oracles import Bits, Hashed, Response, Wave
-from keyveil.mechanisms.privkvm_star import IndexedBoundary
-from keyveil.mechanisms.registry import REGISTRY, SAME_REPORTS, SEVERAL_ROUNDS, build, find
-from keyveil.mechanisms.response import SignedResponse
-from keyveil.mechanisms.ue_sw import UeSw
-from keyveil.mechanisms.unary import SignedUnary
+from keyveil.mechanisms.registry import REGISTRY, build, find
+from keyveil.mechanisms.symbol.keys_only import (
+    EncodedOracle,
+    OwnKey,
+    OwnSign,
+    PopularSize,
+    RecordSize,
+    SizeClass,
+)
+from keyveil.mechanisms.symbol.response import SignedResponse
+from keyveil.mechanisms.trits.unary import SignedUnary
+from keyveil.mechanisms.value.ue_sw import UeSw
 from keyveil.mechanisms.value_channel import ValueChannel
-from keyveil.mechanisms.values import Harmony, Window, WindowResponse
+from keyveil.mechanisms.values import Window, WindowResponse
 
 __all__ = [
     "REGISTRY",
-    "SAME_REPORTS",
-    "SEVERAL_ROUNDS",
     "Allocation",
     "Answer",
     "Apart",
@@ -84,5 +88,6 @@ __all__ = [
     "build",
     "describe",
     "find",
+    "is_key_value",
     "make_report",
 ]

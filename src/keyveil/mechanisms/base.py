@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from fractions import Fraction
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, cast
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeGuard, cast
 
 from keyveil.domain import Record, pick
 from keyveil.errors import DomainError, MechanismError
@@ -315,7 +315,7 @@ class Calibration:
     def with_issued_ids(self) -> Self:
         """The same where ids are handed out: all that may follow from an id does.
 
-        >>> from keyveil.mechanisms.kvue import KvUe
+        >>> from keyveil.mechanisms.index.kvue import KvUe
         >>> KvUe.for_epsilon(1, n_keys=10).with_issued_ids().parameters.to_json()
         {'id': 'kvue', 'epsilon': '1', 'ids': 'issued'}
         """
@@ -418,6 +418,11 @@ class KeyValueMechanism(Mechanism, Protocol):
 
     def expected_asked(self, users: Number, number: Exactness = float) -> Number:
         """How many of `users` reports can speak of one key, on average."""
+
+
+def is_key_value(mechanism: object) -> TypeGuard[KeyValueMechanism]:
+    """Whether reports speak of signed keys: any shape that can debias them."""
+    return hasattr(type(mechanism), "debias")
 
 
 def record_codes(witness: Witness) -> list[int]:

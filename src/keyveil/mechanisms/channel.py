@@ -1,4 +1,4 @@
-"""What one report says about one key: the channel that all five mechanisms share.
+"""What one report says about one key: the channel of every report whose values are signs.
 
 Fix a key k. A report says of it PLUS, MINUS or ABSENT. A user who sampled k with sign + (or -) and
 a user who did not sample it differ only in these chances:

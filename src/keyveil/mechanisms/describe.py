@@ -15,21 +15,25 @@ from functools import singledispatch
 from typing import Any
 
 from keyveil.errors import MechanismError
-from keyveil.mechanisms.apart import Apart
 from keyveil.mechanisms.base import Mechanism
-from keyveil.mechanisms.boundary_bits import IndexedBoundaryBits
-from keyveil.mechanisms.broadcast import BroadcastIndex
-from keyveil.mechanisms.bucket import Bucket
 from keyveil.mechanisms.channel import Channel
-from keyveil.mechanisms.indexed import SampledIndex
-from keyveil.mechanisms.keys_only import EncodedOracle, OwnKey, OwnSign, PopularSize, RecordSize, SizeClass
+from keyveil.mechanisms.hash.bucket import Bucket
+from keyveil.mechanisms.index.boundary import IndexedBoundary
+from keyveil.mechanisms.index.indexed import SampledIndex
 from keyveil.mechanisms.oracles import Bits, Hashed, Response, Wave
-from keyveil.mechanisms.privkvm_star import IndexedBoundary
-from keyveil.mechanisms.response import SignedResponse
-from keyveil.mechanisms.ue_sw import UeSw
-from keyveil.mechanisms.unary import SignedUnary
+from keyveil.mechanisms.symbol.keys_only import (
+    EncodedOracle,
+    OwnKey,
+    OwnSign,
+    PopularSize,
+    RecordSize,
+    SizeClass,
+)
+from keyveil.mechanisms.symbol.response import SignedResponse
+from keyveil.mechanisms.trits.unary import SignedUnary
+from keyveil.mechanisms.value.ue_sw import UeSw
 from keyveil.mechanisms.value_channel import ValueChannel
-from keyveil.mechanisms.values import Harmony, Window
+from keyveil.mechanisms.values import Window
 from keyveil.numerics import WORD_BITS
 
 Description = dict[str, Any]
@@ -38,114 +42,85 @@ Description = dict[str, Any]
 def describe(mechanism: Mechanism) -> Description:
     """The public parameters of a mechanism.
 
-    >>> from keyveil.mechanisms.kvue import KvUe
+    >>> from keyveil.mechanisms.index.kvue import KvUe
     >>> describe(KvUe.for_epsilon(1, n_keys=10))["channel"]["flip"]
     '3909631671945742413'
     """
     if mechanism.word_bits != WORD_BITS:
         raise MechanismError(f"devices draw words of {WORD_BITS} bits, got {mechanism.word_bits}")
-    return _describe(mechanism)
+    return describe_part(mechanism)
 
 
 @singledispatch
-def _describe(part: object) -> Description:
+def describe_part(part: object) -> Description:
+    """The integers of a mechanism or of a part of one; shapes register theirs."""
     raise TypeError(f"no description of {type(part).__name__}; register one")
 
 
-@_describe.register
+@describe_part.register
 def _(part: SignedUnary) -> Description:
-    return {"shape": "signed-unary", **_size(part), "channel": _describe(part.channel)}
+    return {"shape": "signed-unary", **sizes_of(part), "channel": describe_part(part.channel)}
 
 
-@_describe.register
+@describe_part.register
 def _(part: SignedResponse) -> Description:
-    return {"shape": "signed-response", **_size(part), "channel": _describe(part.channel)}
+    return {"shape": "signed-response", **sizes_of(part), "channel": describe_part(part.channel)}
 
 
-@_describe.register
+@describe_part.register
 def _(part: SampledIndex) -> Description:
-    return {"shape": "sampled-index", "n_keys": part.n_keys, "channel": _describe(part.channel)}
+    return {"shape": "sampled-index", "n_keys": part.n_keys, "channel": describe_part(part.channel)}
 
 
-@_describe.register
+@describe_part.register
 def _(part: UeSw) -> Description:
-    return {"shape": "unary-values", **_size(part), "channel": _describe(part.channel)}
+    return {"shape": "unary-values", **sizes_of(part), "channel": describe_part(part.channel)}
 
 
-@_describe.register
+@describe_part.register
 def _(part: IndexedBoundary) -> Description:
-    return {"shape": "indexed-boundary", "n_keys": part.n_keys, "channel": _describe(part.channel)}
+    return {"shape": "indexed-boundary", "n_keys": part.n_keys, "channel": describe_part(part.channel)}
 
 
-@_describe.register
-def _(part: IndexedBoundaryBits) -> Description:
-    return {
-        "shape": "indexed-boundary-bits",
-        "n_keys": part.n_keys,
-        "held": str(part.held),
-        "bits": _describe(part.bits),
-    }
-
-
-@_describe.register
-def _(part: BroadcastIndex) -> Description:
-    return {
-        "shape": "broadcast-index",
-        "n_keys": part.n_keys,
-        **_words(part, "held", "held_keep", "fake", "fake_keep"),
-        "levels": list(map(str, part.levels)),
-    }
-
-
-@_describe.register
+@describe_part.register
 def _(part: Bucket) -> Description:
     sizes = {"buckets": part.buckets, "tie": part.tie, "cohorts": part.cohorts}
-    return {"shape": "bucket", **_size(part), **sizes, **_words(part, "low", "high")}
+    return {"shape": "bucket", **sizes_of(part), **sizes, **words_of(part, "low", "high")}
 
 
-@_describe.register
-def _(part: Apart) -> Description:
-    return {
-        "shape": "apart",
-        **_size(part),
-        "oracle": _describe(part.oracle),
-        "sign": _describe(part.sign),
-    }
-
-
-@_describe.register
+@describe_part.register
 def _(part: EncodedOracle) -> Description:
     return {
         "shape": "encoded-oracle",
-        "encoder": _describe(part.encoder),
-        "oracle": _describe(part.oracle),
+        "encoder": describe_part(part.encoder),
+        "oracle": describe_part(part.oracle),
     }
 
 
 # --- encoders ---
 
 
-@_describe.register
+@describe_part.register
 def _(part: OwnKey) -> Description:
     return {"shape": "own-key", "n_keys": part.n_keys}
 
 
-@_describe.register
+@describe_part.register
 def _(part: RecordSize) -> Description:
     return {"shape": "record-size", "n_keys": part.n_keys, "largest": part.largest}
 
 
-@_describe.register
+@describe_part.register
 def _(part: SizeClass) -> Description:
     return {"shape": "size-class", "n_keys": part.n_keys, "starts": list(part.starts)}
 
 
-@_describe.register
+@describe_part.register
 def _(part: OwnSign) -> Description:
     return {"shape": "own-sign", "n_keys": part.n_keys}
 
 
-@_describe.register
+@describe_part.register
 def _(part: PopularSize) -> Description:
     return {
         "shape": "popular-size",
@@ -159,58 +134,55 @@ def _(part: PopularSize) -> Description:
 # --- oracles ---
 
 
-@_describe.register
+@describe_part.register
 def _(part: Response) -> Description:
-    return {"shape": "response", "n_symbols": part.n_symbols, **_words(part, "lie")}
+    return {"shape": "response", "n_symbols": part.n_symbols, **words_of(part, "lie")}
 
 
-@_describe.register
+@describe_part.register
 def _(part: Bits) -> Description:
-    return {"shape": "bits", "n_symbols": part.n_symbols, **_words(part, "own", "other")}
+    return {"shape": "bits", "n_symbols": part.n_symbols, **words_of(part, "own", "other")}
 
 
-@_describe.register
+@describe_part.register
 def _(part: Hashed) -> Description:
     return {
         "shape": "hashed",
         "n_symbols": part.n_symbols,
         "cohorts": part.cohorts,
-        "response": _describe(part.response),
+        "response": describe_part(part.response),
     }
 
 
-@_describe.register
+@describe_part.register
 def _(part: Wave) -> Description:
     response = part.response
-    return {"shape": "wave", "window": _describe(response.window), **_words(response, "near", "far")}
+    return {"shape": "wave", "window": describe_part(response.window), **words_of(response, "near", "far")}
 
 
 # --- channels ---
 
 
-@_describe.register
+@describe_part.register
 def _(part: Channel) -> Description:
-    return _words(part, "keep", "flip", "fake")
+    return words_of(part, "keep", "flip", "fake")
 
 
-@_describe.register
+@describe_part.register
 def _(part: ValueChannel) -> Description:
-    return {"window": _describe(part.window), **_words(part, "near", "far", "fake")}
+    return {"window": describe_part(part.window), **words_of(part, "near", "far", "fake")}
 
 
-@_describe.register
+@describe_part.register
 def _(part: Window) -> Description:
     return {"n_in": part.n_in, "width": part.width, "step": part.step}
 
 
-@_describe.register
-def _(part: Harmony) -> Description:
-    return _words(part, "keep")
-
-
-def _size(part: Any) -> Description:
+def sizes_of(part: Any) -> Description:
+    """The sizes of a mechanism that pads."""
     return {"n_keys": part.n_keys, "pairs_per_user": part.pairs_per_user}
 
 
-def _words(part: Any, *names: str) -> dict[str, str]:
+def words_of(part: Any, *names: str) -> dict[str, str]:
+    """Counts of words, as text."""
     return {name: str(getattr(part, name)) for name in names}

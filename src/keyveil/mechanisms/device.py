@@ -15,7 +15,7 @@ def make_report(
 ) -> bytes:
     """The report to one round of a campaign; a public word is not drawn, it follows from the id.
 
-    >>> from keyveil.mechanisms.keys_only import Olh
+    >>> from keyveil.mechanisms.symbol.keys_only import Olh
     >>> olh = Olh.for_epsilon(1, n_keys=3)
     >>> sent = make_report(olh, Record.of({}), [0, 0, 0], tag=bytes(16), round=1, report_id=bytes(16))
     >>> answer = olh.layout.decode(Envelope.from_bytes(sent).payload)

@@ -12,7 +12,7 @@ their value was rounded to, plus that rounding), the third is there where only s
 about a key: holders are then a sample. E[v**2] is not known to the collector; m**2, its least
 possible value, stands in for it, which makes Var S an upper bound.
 
-Two keys' frequencies are never told independently. With f_jk the share of users who hold both,
+Two keys' frequencies are never independent. With f_jk the share of users who hold both,
 
     n Cov(f_j, f_k) = - apart**2 - apart (f_j + f_k) - together f_jk
 
@@ -71,13 +71,13 @@ class Moments:
     @classmethod
     def through(cls, channel: Channel, l: int, drawn: float = 0.0) -> Moments:
         """Of a per-key channel behind sampling one of l slots."""
-        a, b, told = float(channel.a), float(channel.b), float(channel.a * (2 * channel.p - 1))
+        a, b, slope = float(channel.a), float(channel.b), float(channel.a * (2 * channel.p - 1))
         heard = b + (a - b) / l
         return cls(
             frequency_noise=l * l * b * (1 - b) / (a - b) ** 2,
             frequency_owner=l * (1 - heard - b) / (a - b),
-            signed_noise=l * l * b / told**2,
-            signed_owner=l * (a - b) / told**2 - 1,
+            signed_noise=l * l * b / slope**2,
+            signed_owner=l * (a - b) / slope**2 - 1,
             crossed=l * (1 - heard) / (a - b),
             drawn=drawn,
         )

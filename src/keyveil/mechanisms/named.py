@@ -1,4 +1,4 @@
-"""A mechanism from its name: what a device is told of it, read strictly, and calibrated on the spot.
+"""A mechanism from its name: the description that a device gets, read strictly, calibrated on the spot.
 
 A description names an id, a budget and sizes (`Parameters`). There is no integer of a kernel in it to lie
 about: whoever reads it makes the integers, by the arithmetic of `calibrate`, and the loss follows from
@@ -17,37 +17,9 @@ from typing import Any
 
 from keyveil.errors import DescriptionError, KeyveilError
 from keyveil.mechanisms.base import ISSUED, Ask, Calibrated, Level, Mechanism
-from keyveil.mechanisms.encoded import (
-    OwnSignResponse,
-    PopularSizeResponse,
-    RecordSizeBits,
-    RecordSizeResponse,
-    SizeClassResponse,
-    SizeClassWave,
-)
-from keyveil.mechanisms.privkv import PrivKvSplit
-from keyveil.mechanisms.registry import REGISTRY
+from keyveil.mechanisms.registry import NAMED
 from keyveil.numerics import WORD_BITS
 from keyveil.numerics.probability import LARGEST_EPSILON
-
-# The mechanisms that a round may name: those that people ask for, and those of single rounds.
-NAMED: Mapping[str, type[Calibrated]] = MappingProxyType(
-    {
-        **REGISTRY,
-        **{
-            cls.id: cls
-            for cls in (
-                PrivKvSplit,
-                RecordSizeResponse,
-                RecordSizeBits,
-                SizeClassResponse,
-                SizeClassWave,
-                OwnSignResponse,
-                PopularSizeResponse,
-            )
-        },
-    }
-)
 
 # Beyond these a question is a mistake, or meant to keep a device busy.
 MOST_PAIRS = 1 << 13

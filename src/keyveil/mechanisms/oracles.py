@@ -338,7 +338,7 @@ class Hashed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wave:
-    """sw: ordered symbols told by the square wave, near ones likelier."""
+    """sw: ordered symbols reported by the square wave, near ones likelier."""
 
     response: WindowResponse
 

@@ -1,7 +1,8 @@
-"""Mechanisms by id.
+"""Mechanisms by id: the one list of kernels.
 
 An id's kernel never changes; a new kernel is a new id. `pckv-ue:naive` names a mechanism and an
-allocation other than its default.
+allocation other than its default. What campaigns ask for is a method, which says what is made of a
+mechanism's reports: `keyveil.methods`.
 """
 
 from __future__ import annotations
@@ -12,26 +13,39 @@ from types import MappingProxyType
 from typing import Any
 
 from keyveil.errors import MechanismError
-from keyveil.mechanisms.apart import KrrHarmony, OueHarmony, RapporHarmony
 from keyveil.mechanisms.base import Allocation, Calibrated, Mechanism
-from keyveil.mechanisms.boundary_bits import IndexedBoundaryBits
-from keyveil.mechanisms.broadcast import BroadcastIndex
-from keyveil.mechanisms.bucket import Bucket
-from keyveil.mechanisms.keys_only import Grr, Olh, Oue
-from keyveil.mechanisms.ks_ue import KsUe
-from keyveil.mechanisms.kvue import KvUe
-from keyveil.mechanisms.levels import Levels
-from keyveil.mechanisms.pckv_grr import PckvGrr
-from keyveil.mechanisms.pckv_ue import PckvUe
-from keyveil.mechanisms.privkv import PrivKv
-from keyveil.mechanisms.privkvm_star import IndexedBoundary
-from keyveil.mechanisms.ue_sw import UeSw
+from keyveil.mechanisms.hash.bucket import Bucket
+from keyveil.mechanisms.index.kvue import KvUe
+from keyveil.mechanisms.index.levels import Levels
+from keyveil.mechanisms.literature import (
+    BroadcastIndex,
+    IndexedBoundaryBits,
+    KrrHarmony,
+    OueHarmony,
+    PrivKv,
+    PrivKvmStarBoundary,
+    PrivKvSplit,
+    RapporHarmony,
+)
+from keyveil.mechanisms.symbol.encoded import (
+    OwnSignResponse,
+    PopularSizeResponse,
+    RecordSizeBits,
+    RecordSizeResponse,
+    SizeClassResponse,
+    SizeClassWave,
+)
+from keyveil.mechanisms.symbol.keys_only import Grr, Olh, Oue
+from keyveil.mechanisms.symbol.pckv_grr import PckvGrr
+from keyveil.mechanisms.trits.ks_ue import KsUe
+from keyveil.mechanisms.trits.pckv_ue import PckvUe
+from keyveil.mechanisms.value.ue_sw import UeSw
 from keyveil.numerics import WORD_BITS
 
 _CLASSES: tuple[type[Calibrated], ...] = (
     PrivKv,
     BroadcastIndex,
-    IndexedBoundary,
+    PrivKvmStarBoundary,
     IndexedBoundaryBits,
     KvUe,
     PckvUe,
@@ -50,11 +64,24 @@ _CLASSES: tuple[type[Calibrated], ...] = (
 
 REGISTRY: Mapping[str, type[Calibrated]] = MappingProxyType({cls.id: cls for cls in _CLASSES})
 
-# Methods that are another estimator over a mechanism's reports.
-SAME_REPORTS: Mapping[str, str] = MappingProxyType({"privkv-em": "privkv", "privkv-mle": "privkv"})
-
-# Methods whose rounds follow from each other; devices learn each from the collector.
-SEVERAL_ROUNDS = ("privkvm", "privkvm-plus", "privkvm-virtual", "privkvm-star", "ks-grr", "auto")
+# Beside those that are asked for by name, the mechanisms of single rounds: whatever a round may name.
+NAMED: Mapping[str, type[Calibrated]] = MappingProxyType(
+    {
+        **REGISTRY,
+        **{
+            cls.id: cls
+            for cls in (
+                PrivKvSplit,
+                RecordSizeResponse,
+                RecordSizeBits,
+                SizeClassResponse,
+                SizeClassWave,
+                OwnSignResponse,
+                PopularSizeResponse,
+            )
+        },
+    }
+)
 
 
 def build(

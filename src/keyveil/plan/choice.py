@@ -20,7 +20,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from keyveil.estimate.sizes import SizeLaw, Truncation, slope
+from keyveil.estimate.sizes import UNMODELLED, SizeLaw, Truncation, slope
 from keyveil.mechanisms import KeyValueMechanism, build
 from keyveil.mechanisms.oracles import COHORTS
 from keyveil.numerics import parse_epsilon
@@ -28,17 +28,38 @@ from keyveil.plan.crowd import Crowd
 
 Floats = NDArray[np.float64]
 
-# What is known of a mean without data: it lies in its range.
+# What is known of a mean without data, that it lies in [-1, 1]: the variance of an even law there.
 PRIOR_MEAN_VARIANCE = 1 / 3
-TYPICAL_MEAN = 0.5
-# Where less than this part of the means' variance would be explained, frequencies come first.
-HOPELESS = 0.28
-FREQUENCIES_FIRST, FREQUENCIES_ONLY = 0.8, 1.0
-# Levels tell means better than signs; they may cost frequencies this much.
-DEAR_LEVELS = 1.05
+# The end of the dial where both signs of a key share their bucket and no mean is known.
+FREQUENCIES_ONLY = 1.0
 WANTS = ("both", "frequency", "mean")
-# Hashes that a collector evaluates in seconds.
+# Hashes that a collector evaluates in seconds: about 10**9 a second.
 MOST_HASHES = 1 << 29
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choosing:
+    """The tuned numbers of a choice; `bench/tuning.py` shows what each of them changes."""
+
+    typical_mean: float = 0.5
+    """The mean at which errors are predicted: half of the way to an end, as ratings have it."""
+    hopeless: float = 0.28
+    """Where less than this part of the means' variance would be explained, frequencies come first;"""
+    frequencies_first: float = 0.8
+    """the dial rho is then set to this: not to 1, where means would not be known at all."""
+    dear_levels: float = 0.05
+    """Levels tell means better than signs; they may cost frequencies this much more error."""
+    means_weigh: float = 2.0
+    """Where both are wanted a mean's error counts with this power: twice what a frequency's does."""
+    unmodelled: float = UNMODELLED
+    """The part of what truncation takes that is expected to stay wrong, whatever the number of users."""
+    longest: float = 0.01
+    """No padding length is tried beyond the records of all but this share of the users."""
+    longer: float = 0.33
+    """Each length tried is this much longer than the one before: noise grows by no more between two."""
+
+
+CHOOSING = Choosing()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,39 +71,53 @@ class Choice:
     frequency_error: float
     mean_error: float
 
-    def score(self, want: str) -> float:
+    def score(self, want: str, means_weigh: float = CHOOSING.means_weigh) -> float:
         """Small is good."""
         if want == "frequency":
             return self.frequency_error
-        return self.mean_error if want == "mean" else self.frequency_error * self.mean_error**2
+        return self.mean_error if want == "mean" else self.frequency_error * self.mean_error**means_weigh
 
 
-def best(epsilon: object, crowd: Crowd, *, at: Floats, reports: float, want: str = "both") -> Choice:
+def best(
+    epsilon: object,
+    crowd: Crowd,
+    *,
+    at: Floats,
+    reports: float,
+    want: str = "both",
+    tuning: Choosing = CHOOSING,
+) -> Choice:
     """The choice with the smallest predicted error at the frequencies `at` from so many reports."""
-    rho = FREQUENCIES_ONLY if want == "frequency" else 0.0
-    chosen = _least(options(epsilon, crowd, at=at, reports=reports, rho=rho), want)
-    if want == "both" and chosen.mean_error > (1 - HOPELESS) * PRIOR_MEAN_VARIANCE:
-        return _least(options(epsilon, crowd, at=at, reports=reports, rho=FREQUENCIES_FIRST), "frequency")
+
+    def least(want: str, rho: float) -> Choice:
+        choices = options(epsilon, crowd, at=at, reports=reports, rho=rho, tuning=tuning)
+        return min(choices, key=lambda choice: choice.score(want, tuning.means_weigh))
+
+    chosen = least(want, FREQUENCIES_ONLY if want == "frequency" else 0.0)
+    if want == "both" and chosen.mean_error > (1 - tuning.hopeless) * PRIOR_MEAN_VARIANCE:
+        return least("frequency", tuning.frequencies_first)
     return chosen
 
 
-def _least(choices: Iterator[Choice], want: str) -> Choice:
-    return min(choices, key=lambda choice: choice.score(want))
-
-
 def options(
-    epsilon: object, crowd: Crowd, *, at: Floats, reports: float, rho: float = 0.0
+    epsilon: object,
+    crowd: Crowd,
+    *,
+    at: Floats,
+    reports: float,
+    rho: float = 0.0,
+    tuning: Choosing = CHOOSING,
 ) -> Iterator[Choice]:
     """Everything that may be chosen."""
     d, budget = crowd.n_keys, parse_epsilon(epsilon)
-    for l in lengths(crowd.law):
+    for l in lengths(crowd.law, tuning):
         cut = Truncation(law=crowd.law, l=l)
-        yield promise(_built("bucket", budget, d, l, rho), cut, at, reports)
-        yield promise(_built("pckv-grr", budget, d, l), cut, at, reports)
+        yield promise(_built("bucket", budget, d, l, rho), cut, at, reports, tuning)
+        yield promise(_built("pckv-grr", budget, d, l), cut, at, reports, tuning)
     everything = Truncation(law=crowd.law, l=d)
-    signs = promise(_built("kvue", budget, d), everything, at, reports)
-    levels = promise(_built("levels", budget, d), everything, at, reports)
-    yield levels if levels.frequency_error <= DEAR_LEVELS * signs.frequency_error else signs
+    signs = promise(_built("kvue", budget, d), everything, at, reports, tuning)
+    levels = promise(_built("levels", budget, d), everything, at, reports, tuning)
+    yield levels if levels.frequency_error <= (1 + tuning.dear_levels) * signs.frequency_error else signs
 
 
 @cache
@@ -93,15 +128,21 @@ def _built(name: str, epsilon: Fraction, n_keys: int, l: int = 1, rho: float = 0
     return cast(KeyValueMechanism, built)
 
 
-def promise(mechanism: KeyValueMechanism, truncation: Truncation, at: Floats, reports: float) -> Choice:
+def promise(
+    mechanism: KeyValueMechanism,
+    truncation: Truncation,
+    at: Floats,
+    reports: float,
+    tuning: Choosing = CHOOSING,
+) -> Choice:
     """Squared errors: first-order noise and what truncation leaves; means shrunk to what is known."""
     cut = truncation.share(at)
     grown = slope(truncation.frequency, cut, np.maximum(1e-6, cut / 100))
-    spread = mechanism.moments.covariance(cut, TYPICAL_MEAN, mechanism.expected_asked(reports))
-    left = truncation.left_out(at)
-    # Of keys that nobody holds nothing is told, and of no key's mean where signs are tied.
-    told = cut**2 / spread.of_mean(1.0, TYPICAL_MEAN)
-    of_mean = 1 / (1 / PRIOR_MEAN_VARIANCE + told)
+    spread = mechanism.moments.covariance(cut, tuning.typical_mean, mechanism.expected_asked(reports))
+    left = truncation.left_out(at, tuning.unmodelled)
+    # Of keys that nobody holds nothing is known, and of no key's mean where signs are tied.
+    known = cut**2 / spread.of_mean(1.0, tuning.typical_mean)
+    of_mean = 1 / (1 / PRIOR_MEAN_VARIANCE + known)
     return Choice(
         mechanism=mechanism,
         truncation=truncation,
@@ -110,13 +151,13 @@ def promise(mechanism: KeyValueMechanism, truncation: Truncation, at: Floats, re
     )
 
 
-def lengths(law: SizeLaw) -> list[int]:
+def lengths(law: SizeLaw, tuning: Choosing = CHOOSING) -> list[int]:
     """Padding lengths worth trying: up to what all but one in a hundred users hold, in steps of a third."""
     reached = np.cumsum(law.shares)
-    largest = max(1.0, float(law.sizes[np.searchsorted(reached, 0.99 * reached[-1])]))
-    tried = [1, 2, 3, 4]
-    while tried[-1] * 1.33 < largest:
-        tried.append(round(tried[-1] * 1.33))
+    largest = max(1.0, float(law.sizes[np.searchsorted(reached, (1 - tuning.longest) * reached[-1])]))
+    tried, step = [1, 2, 3, 4], 1 + tuning.longer
+    while tried[-1] * step < largest:
+        tried.append(max(tried[-1] + 1, round(tried[-1] * step)))
     return [l for l in tried if l <= max(1, np.ceil(largest))]
 
 

@@ -190,12 +190,12 @@ def _compared(
     reached: float, error: float, crowd: Crowd, epsilon: float, want: str, at: float | None, top: int
 ) -> str:
     """Users, epsilon and error were all given: predicted against wanted, and what would do."""
-    told = f"predicted {reached:.3g}, wanted {error:g} with {crowd.users:,} users at epsilon {epsilon:g}"
+    summary = f"predicted {reached:.3g}, wanted {error:g} with {crowd.users:,} users at epsilon {epsilon:g}"
     if reached <= error:
-        return f"{told}: met"
+        return f"{summary}: met"
     ways = []
     with suppress(PlanError):
         ways.append(f"{_solve_users(crowd, epsilon, error, want, at, top):,} users")
     with suppress(PlanError):
         ways.append(f"epsilon {_solve_epsilon(crowd, error, want, at, top):g}")
-    return f"{told}: not met; it would take {' or '.join(ways) or 'more users and a larger epsilon'}"
+    return f"{summary}: not met; it would take {' or '.join(ways) or 'more users and a larger epsilon'}"

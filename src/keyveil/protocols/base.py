@@ -22,11 +22,11 @@ and the old one continues what it began.
 from __future__ import annotations
 
 import math
+import typing
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, pairwise
-from typing import Protocol
 
 from keyveil.errors import ProtocolError
 from keyveil.estimate import Distribution, Estimates
@@ -54,11 +54,11 @@ class Outcome:
     notes: tuple[str, ...] = ()
     rounds: int = 1
     anchor: float | None = None
-    """The mean over all values as a group of its own told it; means are shrunk towards it."""
+    """The mean over all values as a group of its own reported it; means are shrunk towards it."""
 
 
-class Rounds(Protocol):
-    """A protocol."""
+class Protocol(typing.Protocol):
+    """Which round comes first, and what follows from the rounds so far."""
 
     @property
     def id(self) -> str:
@@ -98,12 +98,12 @@ def total_loss(stages: Iterable[Round]) -> Fraction:
     )
 
 
-def protocol_name(protocol: Rounds) -> str:
+def protocol_name(protocol: Protocol) -> str:
     """A protocol and its version, as its rounds say it."""
     return f"{protocol.id}/{protocol.version}"
 
 
-def check_history(protocol: Rounds, history: History) -> None:
+def check_history(protocol: Protocol, history: History) -> None:
     """Refuse rounds of another protocol, rounds that are missing, and tallies that answer other rounds."""
     if not history:
         raise ProtocolError("expected the rounds so far, got none; begin with `start`")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from keyveil.protocols.base import History, Outcome, Rounds
+from keyveil.protocols.base import History, Outcome, Protocol
 from keyveil.rounds import Round
 
 
@@ -23,7 +23,7 @@ class IssuedIds:
     0
     """
 
-    protocol: Rounds
+    protocol: Protocol
 
     @property
     def id(self) -> str:

@@ -31,9 +31,9 @@ from keyveil.estimate import Estimates, clip, estimate
 from keyveil.mechanisms import Mechanism
 from keyveil.mechanisms.base import check_size
 from keyveil.mechanisms.channel import share
-from keyveil.mechanisms.encoded import RecordSizeBits, RecordSizeResponse
-from keyveil.mechanisms.keys_only import Olh
-from keyveil.mechanisms.pckv_grr import PckvGrr
+from keyveil.mechanisms.symbol.encoded import RecordSizeBits, RecordSizeResponse
+from keyveil.mechanisms.symbol.keys_only import Olh
+from keyveil.mechanisms.symbol.pckv_grr import PckvGrr
 from keyveil.numerics import parse_epsilon
 from keyveil.protocols.base import (
     History,
@@ -119,12 +119,12 @@ class KsGrr:
             return self._final(round, keys, 1) if self.is_singleton else self._sizes(round, keys)
         assert round.keys is not None
         if round.purpose == "sizes":
-            told = tally.n_reports > 0
-            l = covering_length(round.mechanism, tally) if told else self.pairs_per_user
+            answered = tally.n_reports > 0
+            l = covering_length(round.mechanism, tally) if answered else self.pairs_per_user
             return self._final(round, round.keys, l)
         require_reports(round, tally)
-        told_by = estimate(round.mechanism, tally).told_within(round.size)  # type: ignore[arg-type]
-        raw, published = (widen(each, round.keys, self.n_keys) for each in (told_by, clip(told_by)))
+        found = estimate(round.mechanism, tally).told_within(round.size)  # type: ignore[arg-type]
+        raw, published = (widen(each, round.keys, self.n_keys) for each in (found, clip(found)))
         return Outcome(raw=raw, published=published, notes=self._notes(history), rounds=round.number)
 
     def _notes(self, history: History) -> tuple[str, ...]:

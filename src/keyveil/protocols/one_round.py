@@ -21,12 +21,12 @@ from keyveil.estimate import (
     subtract_fakes,
 )
 from keyveil.estimate.estimates import mean_error, mean_of
-from keyveil.estimate.privkv import ETA, MAX_ITERATIONS, SignedShares, em4, mle3
 from keyveil.estimate.shares import value_means
-from keyveil.mechanisms import Apart, EncodedOracle, Mechanism, SampledIndex, UeSw
+from keyveil.mechanisms import EncodedOracle, Mechanism, UeSw
 from keyveil.mechanisms.channel import share
 from keyveil.mechanisms.moments import Covariance
-from keyveil.protocols.base import BIASED, History, Outcome, check_history
+from keyveil.methods import KEYS_ONLY, SIGNS, VALUES
+from keyveil.protocols.base import History, Outcome, check_history
 from keyveil.rounds import Round
 from keyveil.tally import Tally
 
@@ -45,6 +45,8 @@ class OneRound:
     clipped: bool = True
     id: ClassVar[str] = "one-round"
     version: ClassVar[int] = 1
+    reading: ClassVar[str] = SIGNS
+    """What `keyveil.methods` calls what is made of the tally here."""
 
     @property
     def n_keys(self) -> int:
@@ -72,78 +74,19 @@ class OneRound:
 
 
 class KeysOnly(OneRound):
-    """A frequency oracle over the users' own keys: shares of users who told a key; no means.
+    """A frequency oracle over the users' own keys: shares of users who reported a key; no means.
 
     Users who hold several keys tell one of them, so a share is below the frequency.
     """
 
     __slots__ = ()
+    reading: ClassVar[str] = KEYS_ONLY
 
     def _finish(self, tally: Tally) -> Outcome:
         mechanism = self.mechanism
         assert isinstance(mechanism, EncodedOracle)
-        raw = _frequencies(mechanism, tally, tally.cells["support"][: mechanism.n_keys])
+        raw = frequencies_only(mechanism, tally, tally.cells["support"][: mechanism.n_keys])
         return Outcome(raw=raw, published=clip(raw))
-
-
-class KeysAndValuesApart(OneRound):
-    """The baselines: the mean of a key is that of all signs heard with it."""
-
-    __slots__ = ()
-
-    def _finish(self, tally: Tally) -> Outcome:
-        mechanism = self.mechanism
-        assert isinstance(mechanism, Apart)
-        raw = _frequencies(mechanism, tally, tally.plus + tally.minus)
-        mean = mechanism.heard_mean(tally.plus.astype(float), tally.minus.astype(float))
-        mean_se = 1 / (float(2 * mechanism.sign.p - 1) * np.sqrt(np.maximum(tally.plus + tally.minus, 1)))
-        raw = replace(raw, signed=raw.frequency * mean, mean=mean, mean_se=mean_se, means_are_biased=True)
-        published = replace(clip(raw), mean=np.clip(mean, -1, 1))
-        return Outcome(raw=raw, published=published, notes=(BIASED,))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrivKvEm(OneRound):
-    """PrivKV's reports through the papers' four-state EM; `eta` and `max_iterations` change the answer."""
-
-    eta: float = ETA
-    max_iterations: int = MAX_ITERATIONS
-    step: ClassVar[str] = "privkv-em"
-
-    def _shares(self, tally: Tally) -> SignedShares:
-        channel = _channel(self.mechanism)
-        return em4(
-            tally.plus.astype(float),
-            tally.minus.astype(float),
-            tally.asked.astype(float),
-            a=float(channel.a),
-            p=float(channel.p),
-            eta=self.eta,
-            max_iterations=self.max_iterations,
-        )
-
-    def _finish(self, tally: Tally) -> Outcome:
-        raw = estimate(self.mechanism, tally)  # type: ignore[arg-type]  # always PrivKV
-        shares = self._shares(tally)
-        published = raw.after(self.step, frequency=shares.frequency, mean=np.nan_to_num(shares.mean))
-        return Outcome(raw=raw, published=published)
-
-
-class PrivKvMle(PrivKvEm):
-    """PrivKV's reports through the exact likelihood of three states; no iteration."""
-
-    __slots__ = ()
-    step: ClassVar[str] = "privkv-mle"
-
-    def _shares(self, tally: Tally) -> SignedShares:
-        channel = _channel(self.mechanism)
-        return mle3(
-            tally.plus.astype(float),
-            tally.minus.astype(float),
-            tally.asked.astype(float),
-            a=float(channel.a),
-            p=float(channel.p),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +108,7 @@ class UnarySquareWave(OneRound):
     joint: bool = False
     smooth: bool = True
     only: tuple[int, ...] | int = ()
+    reading: ClassVar[str] = VALUES
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "only", (self.only,) if isinstance(self.only, int) else tuple(self.only))
@@ -174,7 +118,7 @@ class UnarySquareWave(OneRound):
         assert isinstance(mechanism, UeSw)
         d, l, n = mechanism.n_keys, mechanism.pairs_per_user, max(tally.n_reports, 1)
         outputs = tally.cells["bins"].astype(float)
-        everything = _frequencies(mechanism, tally, tally.cells["bins"].sum(axis=1))
+        everything = frequencies_only(mechanism, tally, tally.cells["bins"].sum(axis=1))
         consistent = project(everything.frequency, l)[:d]
         sampled = np.clip(consistent / l, 0.0, 1.0)
         wanted = np.array(self.only, dtype=np.int64) if self.only != () else np.arange(d)
@@ -197,11 +141,6 @@ class UnarySquareWave(OneRound):
         raw = replace(unbiased, signed=unbiased.frequency * np.nan_to_num(mean), mean=mean, unbiased=unbiased)
         published = raw.after("project", frequency=consistent, mean=np.nan_to_num(mean))
         return Outcome(raw=raw, published=published, distribution=distribution)
-
-
-def _channel(mechanism: Mechanism) -> Any:
-    assert isinstance(mechanism, SampledIndex)
-    return mechanism.channel
 
 
 def _with_means(mechanism: UeSw, tally: Tally, everything: Estimates) -> Estimates:
@@ -227,7 +166,7 @@ def _with_means(mechanism: UeSw, tally: Tally, everything: Estimates) -> Estimat
     )
 
 
-def _frequencies(mechanism: Mechanism, tally: Tally, reported: Any) -> Estimates:
+def frequencies_only(mechanism: Mechanism, tally: Tally, reported: Any) -> Estimates:
     """Frequencies of whatever was reported by everybody; nothing about means."""
     n, size = tally.n_reports, len(reported)
     asked = np.full(size, n)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from keyveil.errors import ProtocolError
-from keyveil.protocols.base import Outcome, Rounds
+from keyveil.protocols.base import Outcome, Protocol
 from keyveil.rounds import Round
 from keyveil.tally import Tally
 
 
-def replay(protocol: Rounds, campaign: str, tallies: Iterable[Tally]) -> Round | Outcome:
+def replay(protocol: Protocol, campaign: str, tallies: Iterable[Tally]) -> Round | Outcome:
     """What follows from the tallies of the first rounds, in order.
 
     >>> from keyveil.protocols import build_protocol

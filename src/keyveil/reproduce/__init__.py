@@ -3,15 +3,15 @@
 from keyveil.reproduce.experiments import PAPERS, Claim, Figure, Paper, load
 from keyveil.reproduce.pages import Result, write_pages
 from keyveil.reproduce.rerun import count_cells, rerun
-from keyveil.reproduce.verdicts import Verdict, judge
+from keyveil.reproduce.verdicts import ClaimVerdict, judge
 
 __all__ = [
     "PAPERS",
     "Claim",
+    "ClaimVerdict",
     "Figure",
     "Paper",
     "Result",
-    "Verdict",
     "count_cells",
     "judge",
     "load",

@@ -195,11 +195,11 @@ def _theory(point: Point, people: Population) -> dict[str, float]:
     spread = mechanism.moments.covariance(truth[held], mean[held], asked)
     of_means = spread.of_mean(truth[held], mean[held])
     channel = mechanism.channel
-    a, b, told = float(channel.a), float(channel.b), float(channel.a * (2 * channel.p - 1))
+    a, b, slope = float(channel.a), float(channel.b), float(channel.a * (2 * channel.p - 1))
     return {
         "frequency_mse_theory": float(np.mean(variance)),
         "mean_mse_theory": float(np.mean(of_means)),
-        "mean_g": b / told**2,
+        "mean_g": b / slope**2,
         "mean_h": b * (1 - b) / (a - b) ** 2,
     }
 

@@ -15,7 +15,8 @@ from importlib import resources
 from typing import Any
 
 from keyveil.errors import CampaignError
-from keyveil.protocols import find_method, parse_options
+from keyveil.methods import find_method
+from keyveil.protocols import parse_options
 
 PAPERS = ("pckv", "privkv", "kskv", "ue-sw", "em")
 SWEEPS = ("epsilon", "keys", "users", "pairs_per_user", "top", "subset", "key")

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure as Canvas
 
 from keyveil.palette import COLOURS, MARKERS
 from keyveil.reproduce.experiments import Figure, Paper
-from keyveil.reproduce.verdicts import SKIPPED, Cells, Verdict
+from keyveil.reproduce.verdicts import SKIPPED, Cells, ClaimVerdict
 
 AXES = {
     "epsilon": "epsilon",
@@ -53,7 +53,7 @@ class Result:
     paper: Paper
     cells: dict[str, Cells] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
-    verdicts: list[Verdict] = field(default_factory=list)
+    verdicts: list[ClaimVerdict] = field(default_factory=list)
 
 
 def write_pages(results: list[Result], folder: Path, *, quick: bool) -> list[Path]:

@@ -25,7 +25,7 @@ Cells = dict[tuple[str, float], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ClaimVerdict:
     """A claim's fate and the numbers behind it."""
 
     claim: Claim
@@ -33,13 +33,13 @@ class Verdict:
     evidence: str
 
 
-def judge(claim: Claim, figure: Figure, cells: Cells) -> Verdict:
+def judge(claim: Claim, figure: Figure, cells: Cells) -> ClaimVerdict:
     """The verdict on one claim."""
     if not cells:
-        return Verdict(claim=claim, fate=SKIPPED, evidence="its figure was not run")
+        return ClaimVerdict(claim=claim, fate=SKIPPED, evidence="its figure was not run")
     evidence, holds = (_theory if claim.kind == "theory" else _below)(claim, figure, cells)
     fate = (CORRECTED if claim.correction else HOLDS) if holds else FAILS
-    return Verdict(claim=claim, fate=fate, evidence=evidence)
+    return ClaimVerdict(claim=claim, fate=fate, evidence=evidence)
 
 
 def _below(claim: Claim, figure: Figure, cells: Cells) -> tuple[str, bool]:

@@ -4,6 +4,7 @@
 they need more than numpy.
 """
 
+import keyveil.simulate.literature  # noqa: F401  # registers what it knows
 from keyveil.simulate.coverage import Coverage, coverage
 from keyveil.simulate.experiment import Cell, run
 from keyveil.simulate.laws import draw_tally, perturb_all

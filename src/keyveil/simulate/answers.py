@@ -13,14 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.mechanisms import (
-    Apart,
     Bits,
-    BroadcastIndex,
     Bucket,
     EncodedOracle,
     Hashed,
     IndexedBoundary,
-    IndexedBoundaryBits,
     OwnKey,
     Response,
     SampledIndex,
@@ -29,7 +26,7 @@ from keyveil.mechanisms import (
     UeSw,
 )
 from keyveil.report import ABSENT, MINUS, PLUS
-from keyveil.simulate.laws import _boundaries, _owned_buckets, _tell
+from keyveil.simulate.laws import draw_boundaries, owned_buckets, reported_buckets
 from keyveil.simulate.population import Floats, Ints, Population
 from keyveil.tally.hashing import bucket_of_many
 
@@ -49,9 +46,9 @@ def draw_answers(mechanism: object, population: Population, rng: np.random.Gener
 @draw_answers.register
 def _(mechanism: SignedUnary, population: Population, rng: np.random.Generator) -> Answers:
     c, n = mechanism.channel, population.n_users
-    code, value, real = _sampled(population, mechanism.pairs_per_user, rng)
+    code, value, real = sampled_pairs(population, mechanism.pairs_per_user, rng)
     answers = _positions(rng, n, mechanism.n_keys, c.fake / c.words, MINUS)
-    sign = np.where(_round(value, rng), PLUS, MINUS)
+    sign = np.where(rounded_up(value, rng), PLUS, MINUS)
     draw = rng.random(code.size)
     kept, said = draw < c.keep / c.words, draw < (c.keep + c.flip) / c.words
     own = np.where(said, np.where(kept, sign, PLUS + MINUS - sign), ABSENT)
@@ -63,7 +60,7 @@ def _(mechanism: SignedUnary, population: Population, rng: np.random.Generator) 
 def _(mechanism: UeSw, population: Population, rng: np.random.Generator) -> Answers:
     channel, n, l = mechanism.channel, population.n_users, mechanism.pairs_per_user
     window = channel.window
-    code, value, real = _sampled(population, l, rng)
+    code, value, real = sampled_pairs(population, l, rng)
     place, bins = mechanism.n_keys + rng.integers(0, l, n), np.zeros(n, dtype=np.int64)
     place[real] = code
     bins[real] = np.minimum(((value + 1) / 2 * mechanism.bins).astype(np.int64), mechanism.bins - 1)
@@ -83,9 +80,9 @@ def _(mechanism: UeSw, population: Population, rng: np.random.Generator) -> Answ
 @draw_answers.register
 def _(mechanism: SignedResponse, population: Population, rng: np.random.Generator) -> Answers:
     c, n, l, d = mechanism.channel, population.n_users, mechanism.pairs_per_user, mechanism.n_keys
-    code, value, real = _sampled(population, l, rng)
+    code, value, real = sampled_pairs(population, l, rng)
     key, plus = d + rng.integers(0, l, n), rng.random(n) < 0.5
-    key[real], plus[real] = code, _round(value, rng)
+    key[real], plus[real] = code, rounded_up(value, rng)
     draw = rng.random(n)
     kept, said = draw < c.keep / c.words, draw < (c.keep + c.flip) / c.words
     lie = rng.integers(0, 2 * (mechanism.n_padded - 1), n)
@@ -96,8 +93,8 @@ def _(mechanism: SignedResponse, population: Population, rng: np.random.Generato
 @draw_answers.register
 def _(mechanism: SampledIndex, population: Population, rng: np.random.Generator) -> Answers:
     c = mechanism.channel
-    index, held, value = _asked(population, rng)
-    sign = np.where(_round(value, rng), PLUS, MINUS)
+    index, held, value = asked_keys(population, rng)
+    sign = np.where(rounded_up(value, rng), PLUS, MINUS)
     draw = rng.random(index.size)
     keep, flip, fake = (words / c.words for words in (c.keep, c.flip, c.fake))
     own = np.where(draw < keep, sign, np.where(draw < keep + flip, PLUS + MINUS - sign, ABSENT))
@@ -108,9 +105,9 @@ def _(mechanism: SampledIndex, population: Population, rng: np.random.Generator)
 @draw_answers.register
 def _(mechanism: IndexedBoundary, population: Population, rng: np.random.Generator) -> Answers:
     channel, bins = mechanism.channel, mechanism.bins
-    index, held, value = _asked(population, rng)
+    index, held, value = asked_keys(population, rng)
     draw = rng.random(index.size) * channel.words
-    place = _boundaries(value, bins, rng)
+    place = draw_boundaries(value, bins, rng)
     far = ((draw - channel.near) // channel.far).astype(np.int64)
     own = np.where(draw < channel.near, place, far + (far >= place)) + 1
     own[far >= bins - 1] = ABSENT
@@ -120,67 +117,32 @@ def _(mechanism: IndexedBoundary, population: Population, rng: np.random.Generat
 
 
 @draw_answers.register
-def _(mechanism: IndexedBoundaryBits, population: Population, rng: np.random.Generator) -> Answers:
-    bins, n = mechanism.bins, population.n_users
-    index, held, value = _asked(population, rng)
-    place = np.where(held, _boundaries(value, bins, rng), rng.integers(0, bins, n))
-    said = rng.random(n) < np.where(held, float(mechanism.a), float(mechanism.b))
-    bits = _bits(mechanism.bits, place, rng) @ (1 << np.arange(bins, dtype=np.int64))
-    return ((1 << bins) + 1) * index + np.where(said, 1 + bits, 0)
-
-
-@draw_answers.register
-def _(mechanism: BroadcastIndex, population: Population, rng: np.random.Generator) -> Answers:
-    m = mechanism
-    index, held, value = _asked(population, rng)
-    coin = rng.random(index.size) < (np.array(m.levels, dtype=np.float64) / 2.0**64)[index]
-    plus = np.where(held, _round(value, rng), coin)
-    said = np.where(held, m.held / m.words, m.fake / m.words)
-    kept = np.where(held, m.held_keep / m.words, m.fake_keep / m.words)
-    draw = rng.random(index.size)
-    symbol = np.where(draw >= said, ABSENT, np.where((draw < kept) == plus, PLUS, MINUS))
-    return 6 * index + 3 * ~coin + symbol
-
-
-@draw_answers.register
 def _(mechanism: Bucket, population: Population, rng: np.random.Generator) -> Answers:
     users = np.arange(population.n_users)
     cohorts = rng.integers(0, mechanism.cohorts, users.size)
-    owned = _owned_buckets(mechanism, population, users, cohorts, rng)
-    return cohorts * mechanism.buckets + _tell(mechanism, owned, rng)
+    owned = owned_buckets(mechanism, population, users, cohorts, rng)
+    return cohorts * mechanism.buckets + reported_buckets(mechanism, owned, rng)
 
 
 @draw_answers.register
 def _(mechanism: EncodedOracle, population: Population, rng: np.random.Generator) -> Answers:
     if not isinstance(mechanism.encoder, OwnKey):
         raise TypeError(f"no law of answers for {type(mechanism.encoder).__name__}")
-    code, _, real = _sampled(population, 1, rng)
+    code, _, real = sampled_pairs(population, 1, rng)
     symbol = np.full(population.n_users, mechanism.n_keys)
     symbol[real] = code
     oracle = mechanism.oracle
     if isinstance(oracle, Hashed):
         cohorts = rng.integers(0, oracle.cohorts, symbol.size)
         bucket = bucket_of_many(cohorts, symbol, oracle.buckets)
-        return cohorts * oracle.buckets + _response(oracle.response, bucket, rng)
+        return cohorts * oracle.buckets + respond(oracle.response, bucket, rng)
     if isinstance(oracle, Response):
-        return _response(oracle, symbol, rng)
+        return respond(oracle, symbol, rng)
     assert isinstance(oracle, Bits)
-    return _bits(oracle, symbol, rng)
+    return bits_of(oracle, symbol, rng)
 
 
-@draw_answers.register
-def _(mechanism: Apart, population: Population, rng: np.random.Generator) -> Answers:
-    code, value, real = _sampled(population, mechanism.pairs_per_user, rng)
-    symbol, plus = np.full(population.n_users, mechanism.n_keys), rng.random(population.n_users) < 0.5
-    symbol[real], plus[real] = code, _round(value, rng)
-    shown = plus == (rng.random(plus.size) < float(mechanism.sign.p))
-    if isinstance(mechanism.oracle, Response):
-        told: Ints = 2 * _response(mechanism.oracle, symbol, rng) + shown
-        return told
-    return np.concatenate([_bits(mechanism.oracle, symbol, rng), shown[:, None]], axis=1)
-
-
-def _sampled(population: Population, l: int, rng: np.random.Generator) -> tuple[Ints, Floats, Bools]:
+def sampled_pairs(population: Population, l: int, rng: np.random.Generator) -> tuple[Ints, Floats, Bools]:
     """Codes and values of the pairs that were sampled, and which users sampled one rather than a dummy."""
     slot = rng.integers(0, np.maximum(population.sizes, l))
     real = slot < population.sizes
@@ -188,7 +150,7 @@ def _sampled(population: Population, l: int, rng: np.random.Generator) -> tuple[
     return population.codes[pair], population.values[pair], real
 
 
-def _asked(population: Population, rng: np.random.Generator) -> tuple[Ints, Bools, Floats]:
+def asked_keys(population: Population, rng: np.random.Generator) -> tuple[Ints, Bools, Floats]:
     """Every user's index, whether they hold its key, and with which value (0 if not)."""
     d, n = population.n_keys, population.n_users
     index = rng.integers(0, d, n)
@@ -199,7 +161,7 @@ def _asked(population: Population, rng: np.random.Generator) -> tuple[Ints, Bool
     return index, held, np.where(held, population.values[place] if cells.size else 0.0, 0.0)
 
 
-def _round(value: Floats, rng: np.random.Generator) -> Bools:
+def rounded_up(value: Floats, rng: np.random.Generator) -> Bools:
     """Whether a value is rounded to +."""
     plus: Bools = rng.random(value.size) * 2.0 - 1.0 < value
     return plus
@@ -222,13 +184,15 @@ def _positions(rng: np.random.Generator, n: int, size: int, fake: float, outputs
     return answers
 
 
-def _bits(oracle: Bits, symbol: Ints, rng: np.random.Generator) -> Answers:
+def bits_of(oracle: Bits, symbol: Ints, rng: np.random.Generator) -> Answers:
+    """A row of noisy bits for each symbol."""
     bits = (rng.random((symbol.size, oracle.n_symbols), dtype=np.float32) < float(oracle.b)).astype(np.uint8)
     bits[np.arange(symbol.size), symbol] = rng.random(symbol.size) < float(oracle.a)
     return bits
 
 
-def _response(oracle: Response, symbol: Ints, rng: np.random.Generator) -> Ints:
+def respond(oracle: Response, symbol: Ints, rng: np.random.Generator) -> Ints:
+    """Randomized response for each symbol."""
     lie = rng.integers(0, oracle.n_symbols - 1, symbol.size)
     lie += lie >= symbol
     return np.where(rng.random(symbol.size) < float(oracle.a), symbol, lie)

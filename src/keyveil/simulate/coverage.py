@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keyveil.protocols import Rounds
+from keyveil.protocols import Protocol
 from keyveil.simulate.play import play
 from keyveil.simulate.population import Floats, Population
 
@@ -26,7 +26,7 @@ class Coverage(NamedTuple):
 
 
 def coverage(
-    protocol: Rounds,
+    protocol: Protocol,
     population: Population,
     rng: np.random.Generator,
     *,
@@ -50,9 +50,9 @@ def coverage(
         raw = play(protocol, population, rng).raw
         low, high = raw.frequency_interval()
         # A key that no report could speak of has no interval.
-        told = np.isfinite(high - low)
-        given += told
-        covered[0] += told & (np.abs(raw.frequency - frequency) <= stretch * (high - low) / 2)
+        bounded = np.isfinite(high - low)
+        given += bounded
+        covered[0] += bounded & (np.abs(raw.frequency - frequency) <= stretch * (high - low) / 2)
         low, high = raw.mean_interval()
         covered[1] += np.abs(mean - (low + high) / 2) <= stretch * (high - low) / 2
         covered[2] += (low > -1) | (high < 1)

@@ -13,8 +13,9 @@ import numpy as np
 
 from keyveil.errors import DomainError, PairsError
 from keyveil.estimate import Estimates, step
+from keyveil.methods import find_method
 from keyveil.numerics import epsilon_above, parse_epsilon
-from keyveil.protocols import Outcome, build_protocol, find_method, total_loss
+from keyveil.protocols import Outcome, build_protocol, total_loss
 from keyveil.release import PUBLISHED
 from keyveil.simulate.metrics import Errors, Truth, measure
 from keyveil.simulate.play import play

@@ -24,13 +24,10 @@ from typing import NamedTuple
 import numpy as np
 
 from keyveil.mechanisms import (
-    Apart,
-    BroadcastIndex,
     Bucket,
     Channel,
     EncodedOracle,
     IndexedBoundary,
-    IndexedBoundaryBits,
     Mechanism,
     OwnKey,
     OwnSign,
@@ -45,6 +42,7 @@ from keyveil.mechanisms import (
     ValueChannel,
     Wave,
 )
+from keyveil.mechanisms.oracles import Oracle
 from keyveil.numerics import Entropy
 from keyveil.simulate.population import Floats, Ints, Population
 from keyveil.tally import Tally
@@ -82,7 +80,7 @@ def draw_counts(mechanism: object, population: Population, rng: np.random.Genera
 
 @draw_counts.register
 def _(mechanism: SignedUnary, population: Population, rng: np.random.Generator) -> Cells:
-    up, down, _ = _sampled_signs(population, mechanism.pairs_per_user, rng)
+    up, down, _ = sampled_signs(population, mechanism.pairs_per_user, rng)
     plus, minus = _through_channel(mechanism.channel, up, down, population.n_users - up - down, rng)
     return {"plus": plus, "minus": minus, "asked": np.full(mechanism.n_keys, population.n_users)}
 
@@ -90,13 +88,13 @@ def _(mechanism: SignedUnary, population: Population, rng: np.random.Generator) 
 @draw_counts.register
 def _(mechanism: SignedResponse, population: Population, rng: np.random.Generator) -> Cells:
     c, d = mechanism.channel, mechanism.n_keys
-    up, down, dummies = _sampled_signs(population, mechanism.pairs_per_user, rng)
+    up, down, dummies = sampled_signs(population, mechanism.pairs_per_user, rng)
     stay, flip = (c.keep - c.fake) / c.words, (c.flip - c.fake) / c.words
-    up_kept, up_flipped = _two_cells(rng, up, stay, flip)
-    down_kept, down_flipped = _two_cells(rng, down, stay, flip)
-    dummies_told = rng.binomial(dummies, stay + flip)
-    told = int((up_kept + up_flipped + down_kept + down_flipped).sum()) + dummies_told
-    noise = _spread(rng, population.n_users - told, 2 * mechanism.n_padded)[: 2 * d]
+    up_kept, up_flipped = two_cells(rng, up, stay, flip)
+    down_kept, down_flipped = two_cells(rng, down, stay, flip)
+    dummies_reported = rng.binomial(dummies, stay + flip)
+    own = int((up_kept + up_flipped + down_kept + down_flipped).sum()) + dummies_reported
+    noise = spread_evenly(rng, population.n_users - own, 2 * mechanism.n_padded)[: 2 * d]
     return {
         "plus": up_kept + down_flipped + noise[0::2],
         "minus": down_kept + up_flipped + noise[1::2],
@@ -106,45 +104,27 @@ def _(mechanism: SignedResponse, population: Population, rng: np.random.Generato
 
 @draw_counts.register
 def _(mechanism: SampledIndex, population: Population, rng: np.random.Generator) -> Cells:
-    asked = _ask(population, rng)
-    up, down = _signs(asked.codes, asked.values, mechanism.n_keys, rng)
+    asked = ask_one_key(population, rng)
+    up, down = draw_signs(asked.codes, asked.values, mechanism.n_keys, rng)
     plus, minus = _through_channel(mechanism.channel, up, down, asked.times - up - down, rng)
-    return {"plus": plus, "minus": minus, "asked": asked.times}
-
-
-@draw_counts.register
-def _(mechanism: BroadcastIndex, population: Population, rng: np.random.Generator) -> Cells:
-    m, asked = mechanism, _ask(population, rng)
-    up, down = _signs(asked.codes, asked.values, m.n_keys, rng)
-    rest = asked.times - up - down
-    heads = rng.binomial(rest, np.array(m.levels, dtype=np.float64) / 2.0**64)
-    held_keep, held_flip = m.held_keep / m.words, (m.held - m.held_keep) / m.words
-    fake_keep, fake_flip = m.fake_keep / m.words, (m.fake - m.fake_keep) / m.words
-    plus, minus = np.zeros_like(up), np.zeros_like(up)
-    for signs, keep, flip in ((up, held_keep, held_flip), (heads, fake_keep, fake_flip)):
-        kept, flipped = _two_cells(rng, signs, keep, flip)
-        plus, minus = plus + kept, minus + flipped
-    for signs, keep, flip in ((down, held_keep, held_flip), (rest - heads, fake_keep, fake_flip)):
-        kept, flipped = _two_cells(rng, signs, keep, flip)
-        plus, minus = plus + flipped, minus + kept
     return {"plus": plus, "minus": minus, "asked": asked.times}
 
 
 @draw_counts.register
 def _(mechanism: Bucket, population: Population, rng: np.random.Generator) -> Cells:
     m, n = mechanism, population.n_users
-    told = [np.zeros(0, dtype=np.int64)]
+    symbols = [np.zeros(0, dtype=np.int64)]
     block = max(1, _BALLS // m.pairs_per_user)
     for start in range(0, n, block):
         users = np.arange(start, min(n, start + block))
         cohorts = rng.integers(0, m.cohorts, users.size)
-        owned = _owned_buckets(m, population, users, cohorts, rng)
-        told.append(cohorts * m.buckets + _tell(m, owned, rng))
-    plus, minus = signed_supports(m, np.concatenate(told))
+        owned = owned_buckets(m, population, users, cohorts, rng)
+        symbols.append(cohorts * m.buckets + reported_buckets(m, owned, rng))
+    plus, minus = signed_supports(m, np.concatenate(symbols))
     return {"plus": plus, "minus": minus, "asked": np.full(m.n_keys, n)}
 
 
-def _owned_buckets(
+def owned_buckets(
     m: Bucket, population: Population, users: Ints, cohorts: Ints, rng: np.random.Generator
 ) -> Ints:
     """The buckets of l pairs or dummies of each user, sorted."""
@@ -166,7 +146,7 @@ def _owned_buckets(
     return owned
 
 
-def _tell(m: Bucket, owned: Ints, rng: np.random.Generator) -> Ints:
+def reported_buckets(m: Bucket, owned: Ints, rng: np.random.Generator) -> Ints:
     """One bucket a user: an own one with the chance of its kernel, else any other."""
     fresh = np.ones(owned.shape, dtype=bool)
     fresh[:, 1:] = owned[:, 1:] != owned[:, :-1]
@@ -177,12 +157,12 @@ def _tell(m: Bucket, owned: Ints, rng: np.random.Generator) -> Ints:
         own[-1] = 1.0
     truthful = rng.random(count.size) < own[count - 1]
     wanted = 1 + (rng.random(count.size) * count).astype(np.int64)
-    told: Ints = owned[np.arange(count.size), (rank < wanted[:, None]).sum(axis=1)]
+    reported: Ints = owned[np.arange(count.size), (rank < wanted[:, None]).sum(axis=1)]
     lying = np.flatnonzero(~truthful)
     while lying.size:
-        told[lying] = rng.integers(0, m.buckets, lying.size)
-        lying = lying[(owned[lying] == told[lying, None]).any(axis=1)]
-    return told
+        reported[lying] = rng.integers(0, m.buckets, lying.size)
+        lying = lying[(owned[lying] == reported[lying, None]).any(axis=1)]
+    return reported
 
 
 # --- values on a grid ---
@@ -203,8 +183,8 @@ def _(mechanism: UeSw, population: Population, rng: np.random.Generator) -> Cell
 
 @draw_counts.register
 def _(mechanism: IndexedBoundary, population: Population, rng: np.random.Generator) -> Cells:
-    asked = _ask(population, rng)
-    bins = _boundaries(asked.values, mechanism.bins, rng)
+    asked = ask_one_key(population, rng)
+    bins = draw_boundaries(asked.values, mechanism.bins, rng)
     rest = asked.times - np.bincount(asked.codes, minlength=mechanism.n_keys)
     return {
         "bins": _through_value_channel(mechanism.channel, asked.codes, bins, rest, rng),
@@ -212,20 +192,7 @@ def _(mechanism: IndexedBoundary, population: Population, rng: np.random.Generat
     }
 
 
-@draw_counts.register
-def _(mechanism: IndexedBoundaryBits, population: Population, rng: np.random.Generator) -> Cells:
-    d, bins, asked = mechanism.n_keys, mechanism.bins, _ask(population, rng)
-    places = asked.codes * bins + _boundaries(asked.values, bins, rng)
-    own = np.bincount(places, minlength=d * bins).reshape(d, bins)
-    fakes = rng.binomial(asked.times - own.sum(axis=1), float(mechanism.b))
-    told = rng.binomial(own, float(mechanism.a)) + _spread(rng, fakes, bins)
-    held = told.sum(axis=1)
-    shown = rng.binomial(told, float(mechanism.bits.a))
-    shown += rng.binomial(held[:, None] - told, float(mechanism.bits.b))
-    return {"asked": asked.times, "held": held, "bits": shown}
-
-
-def _boundaries(values: Floats, bins: int, rng: np.random.Generator) -> Ints:
+def draw_boundaries(values: Floats, bins: int, rng: np.random.Generator) -> Ints:
     """Every value at one of its two neighbouring boundaries."""
     exact = (values + 1) / 2 * (bins - 1)
     below = np.floor(exact)
@@ -242,7 +209,7 @@ def _(mechanism: EncodedOracle, population: Population, rng: np.random.Generator
         rows = (mechanism.oracle.response.row(symbol) for symbol in range(own.size))
         drawn = [rng.multinomial(count, np.array(row, float)) for count, row in zip(own, rows, strict=True)]
         return {"outputs": np.sum(drawn, axis=0)}
-    return {"support": _through_oracle(mechanism, own, rng)}
+    return {"support": through_oracle(mechanism.oracle, own, rng)}
 
 
 @singledispatch
@@ -290,25 +257,12 @@ def _classes(starts: tuple[int, ...], sizes: Ints) -> Ints:
     return np.searchsorted(np.array(starts), sizes, side="right")
 
 
-@draw_counts.register
-def _(mechanism: Apart, population: Population, rng: np.random.Generator) -> Cells:
-    up, down, dummies = _sampled_signs(population, mechanism.pairs_per_user, rng)
-    heads = rng.binomial(dummies, 0.5)
-    p = float(mechanism.sign.p)
-    up, down = np.append(up, heads), np.append(down, dummies - heads)
-    kept = rng.binomial(up, p)
-    positive = kept + rng.binomial(down, 1 - p)
-    plus, minus = (_through_oracle(mechanism, own, rng) for own in (positive, up + down - positive))
-    d = mechanism.n_keys
-    return {"plus": plus[:d], "minus": minus[:d], "asked": np.full(d, population.n_users)}
-
-
-def _through_oracle(mechanism: EncodedOracle | Apart, own: Ints, rng: np.random.Generator) -> Ints:
+def through_oracle(oracle: Oracle, own: Ints, rng: np.random.Generator) -> Ints:
     """Supports when own[s] users have symbol s."""
-    oracle, a, b = mechanism.oracle, float(mechanism.oracle.a), float(mechanism.oracle.b)
+    a, b = float(oracle.a), float(oracle.b)
     if isinstance(oracle, Response):
         kept = rng.binomial(own, a - b)
-        return kept + _spread(rng, int(own.sum() - kept.sum()), own.size)
+        return kept + spread_evenly(rng, int(own.sum() - kept.sum()), own.size)
     supported: Ints = rng.binomial(own, a) + rng.binomial(own.sum() - own, b)
     return supported
 
@@ -316,7 +270,7 @@ def _through_oracle(mechanism: EncodedOracle | Apart, own: Ints, rng: np.random.
 # --- who says what about which key ---
 
 
-class _Asked(NamedTuple):
+class _AskedKeys(NamedTuple):
     """How often each key was asked, and the codes and values of those who hold what they were asked."""
 
     times: Ints
@@ -324,7 +278,7 @@ class _Asked(NamedTuple):
     values: Floats
 
 
-def _ask(population: Population, rng: np.random.Generator) -> _Asked:
+def ask_one_key(population: Population, rng: np.random.Generator) -> _AskedKeys:
     """Every user draws an index; all look it up at once, halving their own sorted codes."""
     d, codes = population.n_keys, population.codes
     index = rng.integers(0, d, population.n_users)
@@ -335,7 +289,7 @@ def _ask(population: Population, rng: np.random.Generator) -> _Asked:
         low, high = np.where(after, middle + 1, low), np.where(after, high, middle)
     held = low < population.offsets[1:]
     held[held] = codes[low[held]] == index[held]
-    return _Asked(np.bincount(index, minlength=d), index[held], population.values[low[held]])
+    return _AskedKeys(np.bincount(index, minlength=d), index[held], population.values[low[held]])
 
 
 def _sampled_pairs(population: Population, l: int, rng: np.random.Generator) -> tuple[Ints, int]:
@@ -346,14 +300,14 @@ def _sampled_pairs(population: Population, l: int, rng: np.random.Generator) -> 
     return population.offsets[:-1][real] + slot[real], int((~real).sum())
 
 
-def _sampled_signs(population: Population, l: int, rng: np.random.Generator) -> tuple[Ints, Ints, int]:
+def sampled_signs(population: Population, l: int, rng: np.random.Generator) -> tuple[Ints, Ints, int]:
     """How many users sampled each key with + and with -, and how many sampled a dummy."""
     pair, dummies = _sampled_pairs(population, l, rng)
-    up, down = _signs(population.codes[pair], population.values[pair], population.n_keys, rng)
+    up, down = draw_signs(population.codes[pair], population.values[pair], population.n_keys, rng)
     return up, down, dummies
 
 
-def _signs(codes: Ints, values: Floats, d: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+def draw_signs(codes: Ints, values: Floats, d: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """How many of the pairs round to + and to -, per key."""
     positive = rng.random(codes.size) * 2.0 - 1.0 < values
     up = np.bincount(codes[positive], minlength=d)
@@ -368,9 +322,9 @@ def _through_channel(
 ) -> tuple[Ints, Ints]:
     """PLUS and MINUS counts when `up`, `down`, `rest` users sampled the key with +, with -, or not."""
     keep, flip, fake = (count / channel.words for count in (channel.keep, channel.flip, channel.fake))
-    up_kept, up_flipped = _two_cells(rng, up, keep, flip)
-    down_kept, down_flipped = _two_cells(rng, down, keep, flip)
-    fake_up, fake_down = _two_cells(rng, rest, fake, fake)
+    up_kept, up_flipped = two_cells(rng, up, keep, flip)
+    down_kept, down_flipped = two_cells(rng, down, keep, flip)
+    fake_up, fake_down = two_cells(rng, rest, fake, fake)
     return up_kept + down_flipped + fake_up, down_kept + up_flipped + fake_down
 
 
@@ -383,21 +337,21 @@ def _through_value_channel(
     """
     window, words = channel.window, channel.words
     excess = window.width * (channel.near - channel.far) / words
-    told = rng.random(places.size) < excess
-    outputs = window.step * bins[told] + rng.integers(0, window.width, int(told.sum()))
-    cells = np.bincount(places[told] * window.n_out + outputs, minlength=rest.size * window.n_out)
-    untold = np.bincount(places[~told], minlength=rest.size)
-    uniform = rng.binomial(untold, window.n_out * channel.far / words / (1 - excess))
+    in_window = rng.random(places.size) < excess
+    outputs = window.step * bins[in_window] + rng.integers(0, window.width, int(in_window.sum()))
+    cells = np.bincount(places[in_window] * window.n_out + outputs, minlength=rest.size * window.n_out)
+    elsewhere = np.bincount(places[~in_window], minlength=rest.size)
+    uniform = rng.binomial(elsewhere, window.n_out * channel.far / words / (1 - excess))
     uniform += rng.binomial(rest, window.n_out * channel.fake / words)
-    return cells.reshape(rest.size, window.n_out) + _spread(rng, uniform, window.n_out)
+    return cells.reshape(rest.size, window.n_out) + spread_evenly(rng, uniform, window.n_out)
 
 
-def _two_cells(rng: np.random.Generator, trials: Ints, first: float, second: float) -> tuple[Ints, Ints]:
+def two_cells(rng: np.random.Generator, trials: Ints, first: float, second: float) -> tuple[Ints, Ints]:
     """The first two counts of a multinomial, as nested binomials."""
     hits = rng.binomial(trials, first)
     return hits, rng.binomial(trials - hits, min(1.0, second / (1.0 - first)))
 
 
-def _spread(rng: np.random.Generator, trials: int | Ints, cells: int) -> Ints:
+def spread_evenly(rng: np.random.Generator, trials: int | Ints, cells: int) -> Ints:
     """Trials spread evenly over cells."""
     return rng.multinomial(trials, np.full(cells, 1.0 / cells))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from keyveil.protocols import EVERYBODY, Outcome, Round, Rounds
+from keyveil.protocols import EVERYBODY, Outcome, Protocol, Round
 from keyveil.simulate.laws import draw_tally
 from keyveil.simulate.population import Floats, Population
 from keyveil.tally import Tally
 
 
 def play(
-    protocol: Rounds,
+    protocol: Protocol,
     population: Population,
     rng: np.random.Generator,
     *,

@@ -18,13 +18,10 @@ from numpy.typing import NDArray
 from keyveil.compiled import is_compiled
 from keyveil.errors import Refusal, ReportRejected
 from keyveil.mechanisms import (
-    Apart,
-    BroadcastIndex,
     Bucket,
     EncodedOracle,
     Hashed,
     IndexedBoundary,
-    IndexedBoundaryBits,
     Mechanism,
     Response,
     SampledIndex,
@@ -45,16 +42,17 @@ _BLOCK = 4096
 # Hashed answers that wait to be counted: 256 MB at most.
 _WAITING = 1 << 24
 
-# Hashed answers are kept as they were told, until somebody asks what they say, if there are at most so many
+# Hashed answers are kept undecoded, until somebody asks what they say, if there are at most so many
 # different ones, and at most so many a key. A histogram of 2^18 takes a millisecond to add; at 1,000 keys
 # that is what it takes to decode a hundred reports, and a collector's groups hold thousands.
-_MOST_TOLD, _TOLD_A_KEY = 1 << 18, 512
+_MOST_UNDECODED, _UNDECODED_A_KEY = 1 << 18, 512
+# The cell that counts them, by the name that stores know.
 UNDECODED = "told"
 
 Cells = dict[str, Counts]
 
 
-class Counted(NamedTuple):
+class CountedCells(NamedTuple):
     """Cells of a tally, and which answers were refused and are not in them."""
 
     cells: Cells
@@ -76,8 +74,8 @@ class Counter:
         self.mechanism, self.question = mechanism, question
         self.n_reports = 0
         self._cells: Cells | None = None
-        self._told: list[Ints] = []
-        self._n_told = 0
+        self._undecoded: list[Ints] = []
+        self._n_undecoded = 0
 
     def add(self, payloads: Payloads) -> Mask:
         """Count the answers that decode; a mark for each that does not."""
@@ -85,9 +83,9 @@ class Counter:
             layout = self.mechanism.layout
             assert isinstance(layout, Symbol)
             symbols, bad = read_symbols(layout, payloads)
-            self._told.append(symbols)
-            self._n_told += symbols.size
-            if self._n_told > _WAITING:
+            self._undecoded.append(symbols)
+            self._n_undecoded += symbols.size
+            if self._n_undecoded > _WAITING:
                 self._decode()
         else:
             cells, bad = count_answers(self.mechanism, payloads)
@@ -103,18 +101,18 @@ class Counter:
         return Tally.of(question=self.question, n_reports=self.n_reports, **self._cells)
 
     def undecoded(self) -> Tally:
-        """The same, but hashed answers may be counted as they were told, in the cell `told`."""
-        if not self._told or self._cells is not None or not _keeps_told(self.mechanism):
+        """The same, but hashed answers may stay undecoded, counted in a cell of their own."""
+        if not self._undecoded or self._cells is not None or not _keeps_undecoded(self.mechanism):
             return self.tally()
         layout = self.mechanism.layout
         assert isinstance(layout, Symbol)
-        told = np.bincount(np.concatenate(self._told), minlength=layout.size)
-        return Tally.of(question=self.question, n_reports=self.n_reports, told=told)
+        counts = np.bincount(np.concatenate(self._undecoded), minlength=layout.size)
+        return Tally.of(question=self.question, n_reports=self.n_reports, **{UNDECODED: counts})
 
     def _decode(self) -> None:
-        if self._told:
-            self._merge(_cells_of_symbols(self.mechanism, np.concatenate(self._told)))
-            self._told, self._n_told = [], 0
+        if self._undecoded:
+            self._merge(_cells_of_symbols(self.mechanism, np.concatenate(self._undecoded)))
+            self._undecoded, self._n_undecoded = [], 0
 
     def _merge(self, cells: Cells) -> None:
         old = self._cells
@@ -122,23 +120,23 @@ class Counter:
 
 
 def decode(mechanism: Mechanism, tally: Tally) -> Tally:
-    """What a tally says of every key, where some answers are counted as they were told."""
-    told = tally.cells.get(UNDECODED)
-    if told is None:
+    """What a tally says of every key, where some answers are still undecoded."""
+    undecoded = tally.cells.get(UNDECODED)
+    if undecoded is None:
         return tally
-    symbols = np.flatnonzero(told)
-    cells = _cells_of_symbols(mechanism, symbols, told[symbols])
+    symbols = np.flatnonzero(undecoded)
+    cells = _cells_of_symbols(mechanism, symbols, undecoded[symbols])
     others = {name: counts for name, counts in tally.cells.items() if name != UNDECODED}
     if others:
         cells = {name: counts + others[name] for name, counts in cells.items()}
     return Tally.of(question=tally.question, n_reports=tally.n_reports, **cells)
 
 
-def _keeps_told(mechanism: Mechanism) -> bool:
+def _keeps_undecoded(mechanism: Mechanism) -> bool:
     hashed = mechanism.oracle if isinstance(mechanism, EncodedOracle) else mechanism
     n_keys = hashed.n_keys if isinstance(hashed, Bucket) else getattr(hashed, "n_symbols", 0)
     size = getattr(mechanism.layout, "size", 0)
-    return bool(size <= min(_MOST_TOLD, _TOLD_A_KEY * n_keys))
+    return bool(size <= min(_MOST_UNDECODED, _UNDECODED_A_KEY * n_keys))
 
 
 def tally_reports(round: Round, reports: Iterable[bytes]) -> Tally:
@@ -181,102 +179,67 @@ def refuse_first(layout: Layout, payloads: Payloads, bad: Mask) -> None:
 
 
 @singledispatch
-def count_answers(mechanism: object, payloads: Payloads) -> Counted:
+def count_answers(mechanism: object, payloads: Payloads) -> CountedCells:
     """The cells of a tally; every shape of report registers its own, and `ticks` says what it must be."""
     raise TypeError(f"no way to count reports of {type(mechanism).__name__}; register count_answers for it")
 
 
 @count_answers.register
-def _(mechanism: SignedUnary, payloads: Payloads) -> Counted:
+def _(mechanism: SignedUnary, payloads: Payloads) -> CountedCells:
     counts, bad = count_bits(mechanism.layout, payloads)
     cells = counts[: 2 * mechanism.n_keys].reshape(-1, 2)
-    return Counted({"plus": cells[:, 0], "minus": cells[:, 1], "asked": _all(mechanism.n_keys, bad)}, bad)
+    return CountedCells(
+        {"plus": cells[:, 0], "minus": cells[:, 1], "asked": asked_of_all(mechanism.n_keys, bad)}, bad
+    )
 
 
 @count_answers.register
-def _(mechanism: SignedResponse, payloads: Payloads) -> Counted:
-    counts, bad = _histogram(mechanism.layout, payloads)
+def _(mechanism: SignedResponse, payloads: Payloads) -> CountedCells:
+    counts, bad = symbol_counts(mechanism.layout, payloads)
     cells = counts[: 2 * mechanism.n_keys].reshape(-1, 2)
-    return Counted({"plus": cells[:, 0], "minus": cells[:, 1], "asked": _all(mechanism.n_keys, bad)}, bad)
+    return CountedCells(
+        {"plus": cells[:, 0], "minus": cells[:, 1], "asked": asked_of_all(mechanism.n_keys, bad)}, bad
+    )
 
 
 @count_answers.register
-def _(mechanism: SampledIndex, payloads: Payloads) -> Counted:
-    counts, bad = _histogram(mechanism.layout, payloads)
+def _(mechanism: SampledIndex, payloads: Payloads) -> CountedCells:
+    counts, bad = symbol_counts(mechanism.layout, payloads)
     cells = counts.reshape(-1, 3)
-    return Counted({"plus": cells[:, PLUS], "minus": cells[:, MINUS], "asked": cells.sum(axis=1)}, bad)
+    return CountedCells({"plus": cells[:, PLUS], "minus": cells[:, MINUS], "asked": cells.sum(axis=1)}, bad)
 
 
 @count_answers.register
-def _(mechanism: BroadcastIndex, payloads: Payloads) -> Counted:
-    counts, bad = _histogram(mechanism.layout, payloads)
-    cells = counts.reshape(-1, 2, 3).sum(axis=1)
-    return Counted({"plus": cells[:, PLUS], "minus": cells[:, MINUS], "asked": cells.sum(axis=1)}, bad)
-
-
-@count_answers.register
-def _(mechanism: IndexedBoundary, payloads: Payloads) -> Counted:
-    counts, bad = _histogram(mechanism.layout, payloads)
+def _(mechanism: IndexedBoundary, payloads: Payloads) -> CountedCells:
+    counts, bad = symbol_counts(mechanism.layout, payloads)
     cells = counts.reshape(-1, mechanism.bins + 1)
-    return Counted({"bins": cells[:, ABSENT + 1 :], "asked": cells.sum(axis=1)}, bad)
+    return CountedCells({"bins": cells[:, ABSENT + 1 :], "asked": cells.sum(axis=1)}, bad)
 
 
 @count_answers.register
-def _(mechanism: IndexedBoundaryBits, payloads: Payloads) -> Counted:
-    d, bins = mechanism.n_keys, mechanism.bins
-    symbols, bad = read_symbols(mechanism.layout, payloads)
-    index, symbol = np.divmod(symbols, (1 << bins) + 1)
-    said = symbol > 0
-    keys, shown = index[said], symbol[said] - 1
-    bits = [np.bincount(keys[(shown >> place) & 1 == 1], minlength=d) for place in range(bins)]
-    cells = {
-        "asked": np.bincount(index, minlength=d),
-        "held": np.bincount(keys, minlength=d),
-        "bits": np.stack(bits, axis=1),
-    }
-    return Counted(cells, bad)
-
-
-@count_answers.register
-def _(mechanism: UeSw, payloads: Payloads) -> Counted:
+def _(mechanism: UeSw, payloads: Payloads) -> CountedCells:
     size = mechanism.channel.window.n_out + 1
     counts, bad = _count_numbers(mechanism.layout, payloads)
-    return Counted({"bins": counts.reshape(mechanism.n_padded, size)[:, ABSENT + 1 :]}, bad)
+    return CountedCells({"bins": counts.reshape(mechanism.n_padded, size)[:, ABSENT + 1 :]}, bad)
 
 
 @count_answers.register
-def _(mechanism: EncodedOracle, payloads: Payloads) -> Counted:
+def _(mechanism: EncodedOracle, payloads: Payloads) -> CountedCells:
     oracle = mechanism.oracle
     if isinstance(oracle, Response | Wave):
-        counts, bad = _histogram(oracle.layout, payloads)
-        return Counted({"support" if isinstance(oracle, Response) else "outputs": counts}, bad)
+        counts, bad = symbol_counts(oracle.layout, payloads)
+        return CountedCells({"support" if isinstance(oracle, Response) else "outputs": counts}, bad)
     if isinstance(oracle, Hashed):
         symbols, bad = read_symbols(oracle.layout, payloads)
-        return Counted(_cells_of_symbols(mechanism, symbols), bad)
+        return CountedCells(_cells_of_symbols(mechanism, symbols), bad)
     counts, bad = count_bits(Row(oracle.n_symbols, 2), payloads)
-    return Counted({"support": counts[: oracle.n_symbols]}, bad)
+    return CountedCells({"support": counts[: oracle.n_symbols]}, bad)
 
 
 @count_answers.register
-def _(mechanism: Bucket, payloads: Payloads) -> Counted:
+def _(mechanism: Bucket, payloads: Payloads) -> CountedCells:
     symbols, bad = read_symbols(mechanism.layout, payloads)
-    return Counted(_cells_of_symbols(mechanism, symbols), bad)
-
-
-@count_answers.register
-def _(mechanism: Apart, payloads: Payloads) -> Counted:
-    d, layout = mechanism.n_keys, mechanism.layout
-    if isinstance(layout, Symbol):
-        counts, bad = _histogram(layout, payloads)
-        down, up = counts.reshape(-1, 2).T
-    else:
-        assert isinstance(layout, Row)
-        byte, bit = divmod(layout.length - 1, 8)
-        is_up = payloads.data[payloads.starts + byte] >> bit & 1 == 1
-        bad = np.zeros(len(payloads), dtype=np.bool_)
-        up, bad[is_up] = count_bits(layout, payloads.only(is_up))
-        down, bad[~is_up] = count_bits(layout, payloads.only(~is_up))
-    return Counted({"plus": up[:d], "minus": down[:d], "asked": _all(d, bad)}, bad)
+    return CountedCells(_cells_of_symbols(mechanism, symbols), bad)
 
 
 def _is_hashed(mechanism: Mechanism) -> bool:
@@ -296,7 +259,7 @@ def _cells_of_symbols(mechanism: Mechanism, symbols: Ints, times: Ints | None = 
     return {"support": supports(mechanism.oracle, symbols, times)}
 
 
-def _all(n_keys: int, bad: Mask) -> Ints:
+def asked_of_all(n_keys: int, bad: Mask) -> Ints:
     """Every good report could speak of every key."""
     return np.full(n_keys, bad.size - np.count_nonzero(bad))
 
@@ -343,8 +306,8 @@ def read_symbols(layout: Symbol, payloads: Payloads) -> tuple[Ints, Mask]:
     return (symbols[~bad] if bad.any() else symbols), bad
 
 
-def _histogram(layout: Symbol, payloads: Payloads) -> tuple[Counts, Mask]:
-    """How often each symbol is told."""
+def symbol_counts(layout: Symbol, payloads: Payloads) -> tuple[Counts, Mask]:
+    """How often each symbol is reported."""
     if is_compiled(10 * len(payloads)):
         from keyveil.tally import loops
 
@@ -355,7 +318,7 @@ def _histogram(layout: Symbol, payloads: Payloads) -> tuple[Counts, Mask]:
 
 
 def _count_numbers(layout: Row, payloads: Payloads) -> tuple[Counts, Mask]:
-    """How often each number is told at each place, place by place."""
+    """How often each number is reported at each place, place by place."""
     if is_compiled(10 * len(payloads) * layout.length):
         from keyveil.tally import loops
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from keyveil.compiled import is_compiled, usable_cores
 from keyveil.mechanisms import Bucket, Hashed
-from keyveil.mechanisms.bucket import TIE_WORDS
+from keyveil.mechanisms.hash.bucket import TIE_WORDS
 from keyveil.tally.tally import Counts
 
 # Hashes evaluated at once: what stays in a core's cache.
@@ -30,12 +30,12 @@ def supports(oracle: Hashed, answers: Counts, times: Counts | None = None) -> Co
     >>> supports(olh, np.array([0, 1, 2, 3])).tolist()
     [1, 1, 1, 1]
     """
-    told = _Told.of(answers, oracle.buckets, times)
-    if is_compiled(_HASH * told.cohorts.size * oracle.n_symbols):
-        return _in_threads(told, oracle.n_symbols, oracle.buckets, 0)
+    histogram = _BucketCounts.of(answers, oracle.buckets, times)
+    if is_compiled(_HASH * histogram.cohorts.size * oracle.n_symbols):
+        return _in_threads(histogram, oracle.n_symbols, oracle.buckets, 0)
     total = np.zeros(oracle.n_symbols, dtype=np.int64)
     rows = max(1, _BLOCK // max(oracle.n_symbols, oracle.buckets))
-    for cohorts, table in told.tables(rows, oracle.buckets):
+    for cohorts, table in histogram.tables(rows, oracle.buckets):
         buckets = bucket_of_many(cohorts[:, None], np.arange(oracle.n_symbols)[None, :], oracle.buckets)
         total += np.take_along_axis(table, buckets, axis=1).sum(axis=0)
     return total
@@ -44,20 +44,20 @@ def supports(oracle: Hashed, answers: Counts, times: Counts | None = None) -> Co
 def signed_supports(mechanism: Bucket, answers: Counts, times: Counts | None = None) -> tuple[Counts, Counts]:
     """Supports of every key's two signs, from answers of (cohort, bucket)."""
     d, g = mechanism.n_keys, mechanism.buckets
-    told = _Told.of(answers, g, times)
-    if is_compiled(_HASH * told.cohorts.size * 2 * d):
-        both = _in_threads(told, 2 * d, g, mechanism.tie).reshape(d, 2)
+    histogram = _BucketCounts.of(answers, g, times)
+    if is_compiled(_HASH * histogram.cohorts.size * 2 * d):
+        both = _in_threads(histogram, 2 * d, g, mechanism.tie).reshape(d, 2)
         return both[:, 0], both[:, 1]
     plus, minus = np.zeros(d, dtype=np.int64), np.zeros(d, dtype=np.int64)
-    for cohorts, table in told.tables(max(1, _BLOCK // max(d, g)), g):
+    for cohorts, table in histogram.tables(max(1, _BLOCK // max(d, g)), g):
         up, down = signed_buckets(mechanism, cohorts[:, None], np.arange(d)[None, :])
         plus += np.take_along_axis(table, up, axis=1).sum(axis=0)
         minus += np.take_along_axis(table, down, axis=1).sum(axis=0)
     return plus, minus
 
 
-class _Told(NamedTuple):
-    """Which buckets each cohort's reports told, and how often; only cohorts that occur."""
+class _BucketCounts(NamedTuple):
+    """Which buckets each cohort's reports name, and how often; only cohorts that occur."""
 
     cohorts: Counts
     ends: Counts
@@ -65,7 +65,7 @@ class _Told(NamedTuple):
     times: Counts
 
     @classmethod
-    def of(cls, answers: Counts, buckets: int, times: Counts | None = None) -> _Told:
+    def of(cls, answers: Counts, buckets: int, times: Counts | None = None) -> _BucketCounts:
         """From all answers, or from those that differ, in order, and how often each was given."""
         cells = answers
         if times is None:
@@ -73,15 +73,15 @@ class _Told(NamedTuple):
         cohorts, starts = np.unique(cells // buckets, return_index=True)
         return cls(cohorts, np.append(starts[1:], cells.size)[: cohorts.size], cells % buckets, times)
 
-    def part(self, first: int, last: int) -> _Told:
+    def part(self, first: int, last: int) -> _BucketCounts:
         """From one cohort to before another."""
         start, end = (int(self.ends[at - 1]) if at else 0 for at in (first, last))
         held = slice(start, end)
         ends = self.ends[first:last] - start
-        return _Told(self.cohorts[first:last], ends, self.buckets[held], self.times[held])
+        return _BucketCounts(self.cohorts[first:last], ends, self.buckets[held], self.times[held])
 
     def tables(self, rows: int, buckets: int) -> Iterator[tuple[Counts, Counts]]:
-        """Some cohorts at a time, and how often each told each bucket."""
+        """Some cohorts at a time, and how often each named each bucket."""
         for first in range(0, self.cohorts.size, rows):
             part = self.part(first, min(first + rows, self.cohorts.size))
             table = np.zeros((part.cohorts.size, buckets), dtype=np.int64)
@@ -90,11 +90,11 @@ class _Told(NamedTuple):
             yield part.cohorts, table
 
 
-def _in_threads(told: _Told, n_symbols: int, buckets: int, tie: int) -> Counts:
+def _in_threads(histogram: _BucketCounts, n_symbols: int, buckets: int, tie: int) -> Counts:
     """The compiled sums, on as many cores as this process may use; loops let go of the interpreter."""
     from keyveil.tally import loops
 
-    def sums(part: _Told) -> Counts:
+    def sums(part: _BucketCounts) -> Counts:
         seeds = _mix(part.cohorts.astype(np.uint64) + np.uint64(1))
         held = seeds, part.ends, part.buckets, part.times
         if tie:
@@ -103,13 +103,13 @@ def _in_threads(told: _Told, n_symbols: int, buckets: int, tie: int) -> Counts:
         free: Counts = loops.sum_supports(*held, n_symbols, buckets)
         return free
 
-    work = told.cohorts.size * n_symbols
+    work = histogram.cohorts.size * n_symbols
     threads = min(usable_cores(), max(1, work // _WORTH_A_THREAD))
     if threads == 1:
-        return sums(told)
-    cuts = [told.cohorts.size * at // threads for at in range(threads + 1)]
+        return sums(histogram)
+    cuts = [histogram.cohorts.size * at // threads for at in range(threads + 1)]
     with ThreadPoolExecutor(threads) as pool:
-        parts = pool.map(lambda ends: sums(told.part(*ends)), pairwise(cuts))
+        parts = pool.map(lambda ends: sums(histogram.part(*ends)), pairwise(cuts))
         return sum(parts, start=np.zeros(n_symbols, dtype=np.int64))
 
 

@@ -189,7 +189,7 @@ def _flush(sums: Array, carries: Array, filled: Array, counts: Array, width: int
 
 @njit(cache=True, nogil=True)
 def count_symbols(rows: Array, starts: Array, n_bytes: int, size: int) -> Any:
-    """How often each number below `size` is told; a mark for each that is none."""
+    """How often each number below `size` is reported; a mark for each that is none."""
     counts = np.zeros(size, dtype=np.int64)
     bad = np.zeros(starts.size, dtype=np.bool_)
     for row in range(starts.size):
@@ -205,7 +205,7 @@ def count_symbols(rows: Array, starts: Array, n_bytes: int, size: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def count_numbers(rows: Array, starts: Array, n_bytes: int, length: int, bits: int, size: int) -> Any:
-    """How often each number below `size` is told at each of `length` places of `bits` bits."""
+    """How often each number below `size` is reported at each of `length` places of `bits` bits."""
     counts = np.zeros(length * size, dtype=np.int64)
     bad = np.zeros(starts.size, dtype=np.bool_)
     numbers = np.zeros(length, dtype=np.int64)
@@ -216,10 +216,10 @@ def count_numbers(rows: Array, starts: Array, n_bytes: int, length: int, bits: i
             while left < bits:
                 held |= np.uint64(rows[place]) << np.uint64(left)
                 place, left = place + 1, left + 8
-            told = np.int64(held & ((np.uint64(1) << np.uint64(bits)) - np.uint64(1)))
+            value = np.int64(held & ((np.uint64(1) << np.uint64(bits)) - np.uint64(1)))
             held, left = held >> np.uint64(bits), left - bits
-            wrong |= told >= size
-            numbers[number] = told
+            wrong |= value >= size
+            numbers[number] = value
         if wrong or held:
             bad[row] = True
             continue
@@ -257,8 +257,8 @@ def hash_symbols(seed: Any, first: int, count: int, buckets: Any, hashed: Array)
 
 
 @njit(cache=True, nogil=True)
-def sum_supports(seeds: Array, ends: Array, told: Array, times: Array, n_symbols: int, buckets: int) -> Any:
-    """Supports of symbols 0, 1, ...: cohort i told bucket told[j] times[j] times for j from ends[i - 1]."""
+def sum_supports(seeds: Array, ends: Array, cells: Array, times: Array, n_symbols: int, buckets: int) -> Any:
+    """Supports of symbols 0, 1, ...: cohort i names bucket cells[j] times[j] times, j from ends[i - 1]."""
     total = np.zeros(n_symbols, dtype=np.int64)
     table = np.zeros(buckets, dtype=np.int64)
     hashed = np.zeros(_KEYS, dtype=np.uint32)
@@ -268,19 +268,19 @@ def sum_supports(seeds: Array, ends: Array, told: Array, times: Array, n_symbols
         part = total[first:last]
         for cohort in range(seeds.size):
             for cell in range(start, ends[cohort]):
-                table[told[cell]] = times[cell]
+                table[cells[cell]] = times[cell]
             hash_symbols(seeds[cohort], first, last - first, many, hashed)
             for place in range(last - first):
                 part[place] += table[hashed[place]]
             for cell in range(start, ends[cohort]):
-                table[told[cell]] = 0
+                table[cells[cell]] = 0
             start = ends[cohort]
     return total
 
 
 @njit(cache=True, nogil=True)
 def sum_tied_supports(
-    seeds: Array, ends: Array, told: Array, times: Array, n_keys: int, buckets: int, tie: int, tie_words: int
+    seeds: Array, ends: Array, cells: Array, times: Array, n_keys: int, buckets: int, tie: int, tie_words: int
 ) -> Any:
     """Supports of (0, +), (0, -), (1, +), ... where some keys' signs share a bucket, or never do."""
     total = np.zeros(2 * n_keys, dtype=np.int64)
@@ -289,7 +289,7 @@ def sum_tied_supports(
     start = 0
     for cohort in range(seeds.size):
         for cell in range(start, ends[cohort]):
-            table[told[cell]] = times[cell]
+            table[cells[cell]] = times[cell]
         seed = seeds[cohort]
         for key in range(n_keys):
             up = bucket_of(seed, np.uint64(2 * key), many)
@@ -300,6 +300,6 @@ def sum_tied_supports(
             total[2 * key] += table[np.int64(up)]
             total[2 * key + 1] += table[np.int64(down)]
         for cell in range(start, ends[cohort]):
-            table[told[cell]] = 0
+            table[cells[cell]] = 0
         start = ends[cohort]
     return total

@@ -11,8 +11,8 @@ adds one up batch by batch and keeps no report.
     prints               how many reports share a 16-bit fingerprint
     index, coin          how often each key was asked about, and with the coin +
     shown                how many reports show 0, 1, 2, ... boundary bits
-    cohort, bucket       how often each hash and each bucket was told
-    dummies              how often each signed dummy was told
+    cohort, bucket       how often each hash and each bucket was reported
+    dummies              how often each signed dummy was reported
 
 Which there are is the shape's business. `audit.reports` says what they must look like.
 """
@@ -27,14 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.mechanisms import (
-    Apart,
     Bits,
-    BroadcastIndex,
     Bucket,
     EncodedOracle,
     Hashed,
     IndexedBoundary,
-    IndexedBoundaryBits,
     Mechanism,
     SampledIndex,
     SignedResponse,
@@ -132,36 +129,29 @@ def trace_cells(mechanism: object, answers: Answers) -> Cells:
 @trace_cells.register
 def _(mechanism: SignedUnary, answers: Answers) -> Cells:
     size = mechanism.n_keys
-    named = _named(answers != ABSENT, size)
+    named = named_cells(answers != ABSENT, size)
     signed = _products((answers == PLUS).astype(np.int8) - (answers == MINUS), size)
     return {
         **named,
-        "plus": _histogram((answers == PLUS).sum(axis=1), size + 1),
-        "minus": _histogram((answers == MINUS).sum(axis=1), size + 1),
+        "plus": histogram((answers == PLUS).sum(axis=1), size + 1),
+        "minus": histogram((answers == MINUS).sum(axis=1), size + 1),
         "alike": (named["together"] + signed) // 2,
-        "prints": _prints(answers),
+        "prints": fingerprints(answers),
     }
 
 
 @trace_cells.register
 def _(mechanism: UeSw, answers: Answers) -> Cells:
-    return {**_named(answers != ABSENT, mechanism.n_padded), "prints": _prints(answers)}
+    return {**named_cells(answers != ABSENT, mechanism.n_padded), "prints": fingerprints(answers)}
 
 
 @trace_cells.register
 def _(mechanism: EncodedOracle, answers: Answers) -> Cells:
     oracle = mechanism.oracle
     if isinstance(oracle, Bits):
-        return {**_named(answers != ABSENT, oracle.n_symbols), "prints": _prints(answers)}
+        return {**named_cells(answers != ABSENT, oracle.n_symbols), "prints": fingerprints(answers)}
     if isinstance(oracle, Hashed):
         return _hashes(answers, oracle.cohorts, oracle.buckets)
-    return {}
-
-
-@trace_cells.register
-def _(mechanism: Apart, answers: Answers) -> Cells:
-    if isinstance(mechanism.oracle, Bits):
-        return {**_named(answers[:, :-1] != ABSENT, mechanism.oracle.n_symbols), "prints": _prints(answers)}
     return {}
 
 
@@ -173,44 +163,24 @@ def _(mechanism: Bucket, answers: Answers) -> Cells:
 @trace_cells.register
 def _(mechanism: SignedResponse, answers: Answers) -> Cells:
     d, l = mechanism.n_keys, mechanism.pairs_per_user
-    return {"dummies": _histogram(answers[answers >= 2 * d] - 2 * d, 2 * l)}
+    return {"dummies": histogram(answers[answers >= 2 * d] - 2 * d, 2 * l)}
 
 
 @trace_cells.register
 def _(mechanism: SampledIndex, answers: Answers) -> Cells:
-    return {"index": _histogram(answers // 3, mechanism.n_keys)}
+    return {"index": histogram(answers // 3, mechanism.n_keys)}
 
 
 @trace_cells.register
 def _(mechanism: IndexedBoundary, answers: Answers) -> Cells:
-    return {"index": _histogram(answers // (mechanism.bins + 1), mechanism.n_keys)}
+    return {"index": histogram(answers // (mechanism.bins + 1), mechanism.n_keys)}
 
 
-@trace_cells.register
-def _(mechanism: IndexedBoundaryBits, answers: Answers) -> Cells:
-    index, symbol = np.divmod(answers, (1 << mechanism.bins) + 1)
-    shown = symbol[symbol > 0] - 1
-    bits = sum((shown >> place) & 1 for place in range(mechanism.bins))
-    return {
-        "index": _histogram(index, mechanism.n_keys),
-        "shown": _histogram(np.asarray(bits, dtype=np.int64), mechanism.bins + 1),
-    }
-
-
-@trace_cells.register
-def _(mechanism: BroadcastIndex, answers: Answers) -> Cells:
-    index, rest = np.divmod(answers, 6)
-    return {
-        "index": _histogram(index, mechanism.n_keys),
-        "coin": _histogram(index[rest < 3], mechanism.n_keys),
-    }
-
-
-def _named(shows: NDArray[np.bool_], size: int) -> Cells:
+def named_cells(shows: NDArray[np.bool_], size: int) -> Cells:
     """What positions that show or do not show leave behind."""
     groups = group_of(size)
     return {
-        "heard": _histogram(shows.sum(axis=1), size + 1),
+        "heard": histogram(shows.sum(axis=1), size + 1),
         "named": np.bincount(groups, weights=shows.sum(axis=0)).astype(np.int64),
         "together": _products(shows.astype(np.int8), size),
     }
@@ -230,13 +200,13 @@ def _products(signs: NDArray[np.int8], size: int) -> Counts:
     return np.rint(total).astype(np.int64)
 
 
-def _prints(answers: Answers) -> Counts:
+def fingerprints(answers: Answers) -> Counts:
     """Fingerprints by multiply-shift over the positions; equal reports have equal ones."""
     size = answers.shape[1]
     drawn = np.random.default_rng(size).integers(0, 1 << 63, size, dtype=np.uint64)
     factors = drawn * np.uint64(2) + np.uint64(1)
     prints = [(part.astype(np.uint64) @ factors) >> np.uint64(48) for part in _blocks(answers)]
-    return _histogram(np.concatenate([np.zeros(0, np.uint64), *prints]).astype(np.int64), PRINTS)
+    return histogram(np.concatenate([np.zeros(0, np.uint64), *prints]).astype(np.int64), PRINTS)
 
 
 def _blocks(answers: Answers) -> Iterator[Answers]:
@@ -248,8 +218,9 @@ def _blocks(answers: Answers) -> Iterator[Answers]:
 
 def _hashes(answers: Answers, cohorts: int, buckets: int) -> Cells:
     cohort, bucket = np.divmod(answers, buckets)
-    return {"cohort": _histogram(cohort, cohorts), "bucket": _histogram(bucket, buckets)}
+    return {"cohort": histogram(cohort, cohorts), "bucket": histogram(bucket, buckets)}
 
 
-def _histogram(numbers: NDArray[np.int64], size: int) -> Counts:
+def histogram(numbers: NDArray[np.int64], size: int) -> Counts:
+    """How often each number below `size` occurs."""
     return np.bincount(numbers, minlength=size).astype(np.int64)

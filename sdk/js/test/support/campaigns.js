@@ -1,6 +1,6 @@
 /** Campaigns and descriptions of their rounds, as a collector would send them; honest until a test changes them. */
 import { Device, MemoryLedger } from "../../keyveil.js";
-import { floatText } from "../../lib/descriptions.js";
+import { floatText } from "../../src/descriptions/campaign.js";
 
 /** A campaign's canonical text. */
 export function campaignText(fields = {}) {
@@ -18,10 +18,12 @@ export function campaignText(fields = {}) {
     ...fields,
   };
   const written = { ...said, epsilon: floatText(said.epsilon), value_range: `[${said.value_range.map(floatText)}]` };
-  const parts = Object.keys(said).sort().map((name) => {
-    const isNumber = name === "epsilon" || name === "value_range";
-    return `${JSON.stringify(name)}:${isNumber ? written[name] : JSON.stringify(said[name])}`;
-  });
+  const parts = Object.keys(said)
+    .sort()
+    .map((name) => {
+      const isNumber = name === "epsilon" || name === "value_range";
+      return `${JSON.stringify(name)}:${isNumber ? written[name] : JSON.stringify(said[name])}`;
+    });
   return `{${parts.join()}}`;
 }
 
@@ -84,4 +86,6 @@ export async function fastest(call) {
 export const stateOf = (ledger) => ledger.update((state) => structuredClone(state));
 
 export const unitsIn = ({ answers }, campaign) =>
-  answers.filter((answer) => campaign === undefined || answer.campaign === campaign).reduce((sum, { units }) => sum + BigInt(units), 0n);
+  answers
+    .filter((answer) => campaign === undefined || answer.campaign === campaign)
+    .reduce((sum, { units }) => sum + BigInt(units), 0n);

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from keyveil.campaign import Campaign
-from keyveil.mechanisms import SAME_REPORTS
+from keyveil.methods import mechanism_of
 
 # Fields that say something about the campaign and nothing about a report.
 _WORDS = ("name", "owner", "purpose", "expires")
@@ -65,7 +65,7 @@ def compare(old: Campaign, new: Campaign) -> Comparison:
 def _change(name: str, before: Any, after: Any) -> Change:
     if name in _WORDS:
         stays, why = True, "words do not change what a report says"
-    elif name == "mechanism" and SAME_REPORTS.get(before, before) == SAME_REPORTS.get(after, after):
+    elif name == "mechanism" and mechanism_of(before) == mechanism_of(after):
         stays, why = True, "another estimator for the same reports"
     elif name == "keys":
         stays, why = False, "a report speaks of keys by their place in the list"

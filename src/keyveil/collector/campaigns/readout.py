@@ -9,7 +9,7 @@ from dataclasses import replace
 from keyveil.collector.campaigns.context import Context, find_round
 from keyveil.collector.campaigns.outcomes import FoundOutcome, Outcomes, OutcomeVersion
 from keyveil.collector.problems import Problem
-from keyveil.dashboard.hostile import Reach, reach
+from keyveil.dashboard.reach import Reach, reach
 from keyveil.dashboard.results import make_results, pack
 from keyveil.errors import MechanismError
 from keyveil.release import Release, release_found

@@ -8,7 +8,8 @@ hands the upload to the writer, and the commit writes the answer. Whatever is un
     straight    POST of at most 64 KiB of frames, a campaign and a token that were met before, room for it
     by ASGI     everything else, refusals too
 
-It builds on uvicorn's own protocol, which does what HTTP asks: pipelining, keep-alive, shutdown.
+It builds on uvicorn's own protocol, which does what HTTP asks: pipelining, keep-alive, shutdown. What it uses
+of it is no public interface: `find_difference` says whether the uvicorn that is installed is known to it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
+import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from keyveil.collector.http.intake import (
@@ -34,6 +36,29 @@ from keyveil.collector.problems import Problem
 from keyveil.collector.settings import Settings
 from keyveil.collector.writing.upload import Upload
 
+# The minor version of uvicorn that the tests have seen, and what is used of its protocol.
+_SEEN = "0.54"
+_METHODS = (
+    "connection_made",
+    "connection_lost",
+    "data_received",
+    "on_headers_complete",
+    "on_body",
+    "on_message_complete",
+    "on_response_complete",
+)
+_FIELDS = (
+    "client",
+    "cycle",
+    "expect_100_continue",
+    "flow",
+    "headers",
+    "loop",
+    "parser",
+    "scope",
+    "transport",
+    "url",
+)
 _LARGEST = 1 << 16
 # No client of ours sends a tenth of it.
 _LARGEST_HEAD = 1 << 14
@@ -307,6 +332,21 @@ class PendingUpload:
         if not self.keep_alive:
             transport.close()
         self._protocol.on_response_complete()
+
+
+def find_difference() -> str:
+    """How the uvicorn that is installed differs from what this module builds on; empty if it does not.
+
+    >>> find_difference()
+    ''
+    """
+    if uvicorn.__version__.rpartition(".")[0] != _SEEN:
+        return f"uvicorn {uvicorn.__version__} is installed, {_SEEN} is known"
+    made = (HttpToolsProtocol.__init__, getattr(HttpToolsProtocol, "on_message_begin", None))
+    fields = {name for method in made if method is not None for name in method.__code__.co_names}
+    missing = [name for name in _METHODS if not hasattr(HttpToolsProtocol, name)]
+    missing += [name for name in _FIELDS if name not in fields]
+    return f"uvicorn's protocol lacks {', '.join(missing)}" if missing else ""
 
 
 def direct_protocol(intake: Intake, connections: Connections, settings: Settings) -> type[Direct]:

@@ -20,9 +20,9 @@ from keyveil.collector.campaigns.stored_reports import REPORT_TYPES
 from keyveil.collector.http import handlers
 from keyveil.collector.http.openapi import JSON
 from keyveil.collector.tokens import ADMINS, ANALYSTS, DEVICES, MONITORS, OPERATORS, Role
-from keyveil.dashboard.hostile import Reach
 from keyveil.dashboard.planning import PlanAnswer, PlanQuestion
 from keyveil.dashboard.privacy import Promise
+from keyveil.dashboard.reach import Reach
 from keyveil.dashboard.results import Results
 
 if TYPE_CHECKING:

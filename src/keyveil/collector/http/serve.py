@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import signal
 import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import uvicorn
 
 from keyveil.collector.campaigns.collector import Collector
 from keyveil.collector.http.app import Application
-from keyveil.collector.http.direct import direct_protocol
 from keyveil.collector.settings import Settings
 from keyveil.collector.store import Migration, open_store
 from keyveil.errors import StoreError
@@ -55,10 +56,27 @@ def serve(
         _run(Application(collector), listening)
 
 
+def _protocol(application: Application) -> type[asyncio.Protocol] | Literal["auto"]:
+    """Our protocol on uvicorn's; uvicorn's own where it is not the one that ours builds on."""
+    try:
+        from keyveil.collector.http.direct import direct_protocol, find_difference
+
+        why = find_difference()
+    except ImportError as error:
+        why = f"uvicorn's protocol is elsewhere: {error}"
+    if not why:
+        return direct_protocol(application.intake, application.connections, application.collector.settings)
+    application.collector.log.event("not-direct", why=why)
+    return "auto"
+
+
 def _run(application: Application, listening: socket.socket) -> None:
+    protocol = _protocol(application)
     config = uvicorn.Config(
         application,
-        http=direct_protocol(application.intake, application.connections, application.collector.settings),
+        http=protocol,
+        # Our protocol bounds them itself, by address, and keeps places for operators.
+        limit_concurrency=application.collector.settings.connections if protocol == "auto" else None,
         lifespan="on",
         ws="none",
         access_log=False,

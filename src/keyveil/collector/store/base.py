@@ -15,7 +15,7 @@ nobody, one of tallies holds nothing else.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -201,8 +201,8 @@ class Writing(Reading, Protocol):
     def keep_outcome(self, campaign: int, outcome: OutcomeRow) -> None:
         """Store what a campaign found; what was stored before stays."""
 
-    def lock_open_rounds(self, campaigns: Sequence[int]) -> dict[int, RoundRow]:
-        """The open round of each campaign; it stays open until the transaction ends."""
+    def begin_group(self, tokens: list[str], campaigns: list[int]) -> tuple[set[str], dict[int, RoundRow]]:
+        """The tokens that were not revoked; and the open round of each campaign, open meanwhile."""
 
     def lock_round(self, campaign: int, number: int) -> RoundRow | None:
         """The round, alone: nobody adds to it until the transaction ends."""
@@ -236,9 +236,6 @@ class Writing(Reading, Protocol):
 
     def drop_ids(self, campaign: int, round: int) -> None:
         """Forget the ids of a closed round's reports."""
-
-    def live_tokens(self, ids: Iterable[str]) -> set[str]:
-        """Those of the token ids that were not revoked."""
 
     def add_credential(self, credential: Credential) -> None:
         """A new token."""

@@ -21,29 +21,28 @@ from numpy.typing import NDArray
 from keyveil.collector.store.base import OutcomeRow
 from keyveil.errors import StoreError
 from keyveil.estimate import Distribution, Estimates
-from keyveil.estimate.hostile import Bent, Lever, Levers, Said
+from keyveil.estimate.influence import Lever, Levers, Statement, TransformedLever
 from keyveil.estimate.sizes import SizeLaw, Truncation
 from keyveil.estimate.whole import Truncations
 from keyveil.mechanisms import Moments
 from keyveil.protocols import Outcome
 
 VERSION = 1
+# By the names that stored outcomes know; a class that is renamed keeps the name of its kind.
 KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (
-        Outcome,
-        Estimates,
-        Distribution,
-        Moments,
-        Lever,
-        Levers,
-        Said,
-        Bent,
-        Truncation,
-        Truncations,
-        SizeLaw,
-    )
+    "Outcome": Outcome,
+    "Estimates": Estimates,
+    "Distribution": Distribution,
+    "Moments": Moments,
+    "Lever": Lever,
+    "Levers": Levers,
+    "Said": Statement,
+    "Bent": TransformedLever,
+    "Truncation": Truncation,
+    "Truncations": Truncations,
+    "SizeLaw": SizeLaw,
 }
+_KIND_OF = {kind: name for name, kind in KINDS.items()}
 _DTYPES = {"f": "<f8", "i": "<i8", "b": "|b1"}
 
 
@@ -106,7 +105,7 @@ def _to_json(value: Any, arrays: dict[tuple[str, tuple[int, ...], bytes], int]) 
     names = _names(type(value))
     if names is not None:
         return {
-            "kind": type(value).__name__,
+            "kind": _KIND_OF[type(value)],
             "fields": {name: _to_json(getattr(value, name), arrays) for name in names},
         }
     if isinstance(value, tuple):
@@ -128,7 +127,7 @@ def _from_json(said: Any, arrays: list[NDArray[Any]]) -> Any:
 
 def _names(kind: type[Any]) -> tuple[str, ...] | None:
     """The fields of a class that is part of the format."""
-    if KINDS.get(kind.__name__) is not kind:
+    if kind not in _KIND_OF:
         return None
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else kind._fields
 

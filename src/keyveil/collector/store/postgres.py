@@ -20,10 +20,11 @@ which was merged meanwhile looks again.
 from __future__ import annotations
 
 import random
+import select
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import reduce
 from pathlib import Path
 from typing import Any, cast
@@ -101,17 +102,20 @@ class _PostgresStatements(SqlTransaction):
     """Statements on a connection."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
-        self._cursor = connection.cursor(binary=True)
+        self._connection = connection
+
+    def _send(self, statement: str, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
+        """A statement whose rows may be fetched; in a pipeline it is waited for only then."""
+        return self._connection.execute(cast(Any, statement.replace("?", "%b")), values, binary=True)
 
     def _all(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        self._cursor.execute(cast(Any, statement.replace("?", "%b")), values)
-        return self._cursor.fetchall()
+        return self._send(statement, values).fetchall()
 
     def _run(self, statement: str, values: Sequence[Any] = ()) -> int:
-        return self._cursor.execute(cast(Any, statement.replace("?", "%b")), values).rowcount
+        return self._send(statement, values).rowcount
 
     def _run_each(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        self._cursor.executemany(cast(Any, statement.replace("?", "%b")), rows)
+        self._connection.cursor(binary=True).executemany(cast(Any, statement.replace("?", "%b")), rows)
 
     def _by_number(self, table: str, columns: str, nos: list[int]) -> list[tuple[Any, ...]]:
         return self._all(f"select {columns} from {table} where no = any(?)", (nos,))  # noqa: S608
@@ -132,10 +136,12 @@ class PostgresTransaction(_PostgresStatements):
         self.grown: Counter[tuple[int, int]] = Counter()
         """How many blocks were added to each round's tally."""
 
-    def lock_open_rounds(self, campaigns: Sequence[int]) -> dict[int, RoundRow]:
-        """The open round of each campaign; it stays open until the transaction ends."""
+    def begin_group(self, tokens: list[str], campaigns: list[int]) -> tuple[set[str], dict[int, RoundRow]]:
+        """The tokens that were not revoked; and the open round of each campaign, open meanwhile."""
+        live = self._send("select id from tokens where id = any(?) and revoked_at is null", (tokens,))
         condition = "campaign = any(?) and closed_at is null order by campaign, number for share"
-        return {row.campaign: row for row in self._rounds_where(condition, (list(campaigns),))}
+        rounds = {row.campaign: row for row in self._rounds_where(condition, (campaigns,))}
+        return {row[0] for row in live.fetchall()}, rounds
 
     def lock_round(self, campaign: int, number: int) -> RoundRow | None:
         """The round, alone: nobody adds to it until the transaction ends."""
@@ -220,26 +226,28 @@ class PostgresTransaction(_PostgresStatements):
     def claim_ids(self, campaign: int, round: int, ids: list[bytes]) -> set[bytes]:
         """Those of the ids, all different, that were not known; they are now."""
         # Most that are old are found here already, and are never inserted; whether all are, is seen below.
-        runs, old = self._look(campaign, ids)
+        runs, old = self._look(campaign, ids, self._memory.runs.get(campaign))
         new = [name for name in ids if name not in old] if old else ids
-        claimed = self._insert(campaign, round, new)
-        if claimed and self._last_run(campaign) != runs.last:
+        claimed, last = self._insert(campaign, round, new)
+        if claimed and last != runs.last:
             _, old = self._look(campaign, claimed)
             self._withdraw(campaign, old)
             claimed = [name for name in claimed if name not in old]
         self.claimed[campaign] += len(claimed)
         return set(claimed)
 
-    def _insert(self, campaign: int, round: int, ids: list[bytes]) -> list[bytes]:
+    def _insert(self, campaign: int, round: int, ids: list[bytes]) -> tuple[list[bytes], int]:
+        """Those of the ids that were not recent, and are now; and the last run as it is then."""
         ordered = sorted(zip(self._memory.slices_of(ids), ids, strict=True))
-        rows = self._all(
+        inserted = self._send(
             "insert into recent_ids (campaign, slice, id, round) "
             "select ?::bigint, slice, id, ?::bigint "
             "from unnest(?::smallint[], ?::bytea[]) as claimed (slice, id) "
             "on conflict do nothing returning id",
             (campaign, round, [at for at, _ in ordered], [name for _, name in ordered]),
         )
-        return [bytes(row[0]) for row in rows]
+        last = self._last_run(campaign)
+        return [bytes(row[0]) for row in inserted.fetchall()], last
 
     def _withdraw(self, campaign: int, ids: set[bytes]) -> None:
         names = list(ids)
@@ -260,9 +268,9 @@ class PostgresTransaction(_PostgresStatements):
         recent = {bytes(row[0]) for row in rows}
         return recent | self._look(campaign, [name for name in ids if name not in recent])[1]
 
-    def _look(self, campaign: int, ids: list[bytes]) -> tuple[Runs, set[bytes]]:
-        """The runs as they are now, and those of the ids that they hold."""
-        runs = self._runs_of(campaign)
+    def _look(self, campaign: int, ids: list[bytes], runs: Runs | None = None) -> tuple[Runs, set[bytes]]:
+        """Runs, as they are now unless they are given, and those of the ids that they hold."""
+        runs = runs or self._runs_of(campaign)
         while True:
             try:
                 return runs, known_in_runs(self, runs, ids, self._memory.hash)
@@ -320,11 +328,6 @@ class PostgresTransaction(_PostgresStatements):
         self._all("select pg_advisory_xact_lock(?::int, ?::int)::text", values)
         return True
 
-    def live_tokens(self, ids: Iterable[str]) -> set[str]:
-        """Those of the token ids that were not revoked."""
-        rows = self._all("select id from tokens where id = any(?) and revoked_at is null", (list(ids),))
-        return {row[0] for row in rows}
-
 
 class PostgresStore:
     """The store behind a postgresql:// address."""
@@ -355,16 +358,18 @@ class PostgresStore:
             raise
 
     @contextmanager
-    def write(self) -> Iterator[PostgresTransaction]:
+    def write(self, *, pipelined: bool = False) -> Iterator[PostgresTransaction]:
         """All or nothing, durable when the block ends."""
-        with self._transaction() as connection:
+        with self._transaction(pipelined=pipelined) as connection:
             tx = PostgresTransaction(connection, self._memory)
             yield tx
         with self._counting:
             self._claimed += tx.claimed
             self._grown += tx.grown
 
-    gather = write
+    def gather(self) -> AbstractContextManager[PostgresTransaction]:
+        """As `write`, for uploads: nothing is waited for but what decides how to go on."""
+        return self.write(pipelined=True)
 
     def after_group(self) -> None:
         """Flush a slice of a campaign for every slice's worth of ids that it has had, and tallies."""
@@ -409,23 +414,29 @@ class PostgresStore:
         self._open.clear()
 
     @contextmanager
-    def _transaction(self) -> Iterator[psycopg.Connection[Any]]:
+    def _transaction(self, *, pipelined: bool = False) -> Iterator[psycopg.Connection[Any]]:
         """A transaction; a connection that broke while nobody used it is replaced first."""
         with _refusals(), ExitStack() as stack:
             connection = self._connection()
             try:
-                stack.enter_context(connection.transaction())
+                self._begin(connection, stack, pipelined)
             except psycopg.OperationalError:
                 connection = self._connection()
-                stack.enter_context(connection.transaction())
+                self._begin(connection, stack, pipelined)
             yield connection
+
+    def _begin(self, connection: psycopg.Connection[Any], stack: ExitStack, pipelined: bool) -> None:
+        if pipelined:
+            stack.enter_context(connection.pipeline())
+        stack.enter_context(connection.transaction())
 
     def _connection(self) -> psycopg.Connection[Any]:
         held: psycopg.Connection[Any] | None = getattr(self._threads, "connection", None)
-        if held is not None and not held.closed and not held.broken:
+        if held is not None and not held.closed and not held.broken and not _has_word(held):
             return held
         if held is not None:
             self._open.discard(held)
+            held.close()
         connection = psycopg.connect(
             self._url, autocommit=True, connect_timeout=5, application_name="keyveil"
         )
@@ -467,6 +478,11 @@ class PostgresStore:
                 migrate(tx, migration, SHARED)
                 self.migrated = migration
             return id_hash(tx)
+
+
+def _has_word(connection: psycopg.Connection[Any]) -> bool:
+    """Whether the server said something, unasked: most often that it hangs up."""
+    return bool(select.select([connection.fileno()], [], [], 0)[0])
 
 
 def _total(round: int, rows: Iterable[tuple[int, bytes]]) -> Tally:

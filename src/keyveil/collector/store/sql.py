@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from keyveil.collector.store.base import Act, CampaignRow, OutcomeRow, ReportBlock, RoundRow, TallyRow
@@ -225,11 +225,6 @@ class SqlTransaction:
         self._run(
             "update rounds set dropped_at = ? where campaign = ? and number = ?", (now, campaign, round)
         )
-
-    def live_tokens(self, ids: Iterable[str]) -> set[str]:
-        """Those of the token ids that were not revoked."""
-        live = "select id from tokens where id = ? and revoked_at is null"
-        return {row[0] for name in ids for row in self._all(live, (name,))}
 
     def add_credential(self, credential: Credential) -> None:
         """A new token."""

@@ -15,7 +15,7 @@ import os
 import sqlite3
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -125,8 +125,11 @@ class SqliteTransaction(_SqliteStatements):
     def be_alone(self) -> None:
         """Nobody else writes now."""
 
-    def lock_open_rounds(self, campaigns: Sequence[int]) -> dict[int, RoundRow]:
-        """The open round of each campaign; nobody else writes now."""
+    def begin_group(self, tokens: list[str], campaigns: list[int]) -> tuple[set[str], dict[int, RoundRow]]:
+        """The tokens that were not revoked; and the open round of each campaign: nobody else writes now."""
+        return self._live(tokens), self._open_rounds(campaigns)
+
+    def _open_rounds(self, campaigns: list[int]) -> dict[int, RoundRow]:
         known = self._memory.rounds
         for no in campaigns:
             if no not in known:
@@ -138,13 +141,13 @@ class SqliteTransaction(_SqliteStatements):
         """The round; nobody else writes now."""
         return next(iter(self._rounds_where("campaign = ? and number = ?", (campaign, number))), None)
 
-    def live_tokens(self, ids: Iterable[str]) -> set[str]:
-        """Those of the token ids that were not revoked."""
+    def _live(self, tokens: list[str]) -> set[str]:
         known = self._memory.tokens
-        if new := [name for name in ids if name not in known]:
-            live = super().live_tokens(new)
-            known.update((name, name in live) for name in new)
-        return {name for name in ids if known[name]}
+        for name in tokens:
+            if name not in known:
+                alive = self._all("select 1 from tokens where id = ? and revoked_at is null", (name,))
+                known[name] = bool(alive)
+        return {name for name in tokens if known[name]}
 
     def tally(self, campaign: int, round: int) -> TallyRow | None:
         """The sum of a round's reports, if there are any."""

@@ -8,7 +8,7 @@ reports as there is room for, in the order in which they came; the others hear t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -26,40 +26,47 @@ DUPLICATE = "duplicate"
 
 
 def commit_group(
-    store: Store, cache: CampaignCache, uploads: Sequence[Upload], now: float
+    store: Store,
+    cache: CampaignCache,
+    uploads: Sequence[Upload],
+    now: float,
+    prepared: Callable[[], None] = lambda: None,
 ) -> list[RoundGrowth]:
-    """Write what can be counted and mark what cannot; nothing is marked for good unless this returns."""
+    """Write what can be counted and mark what cannot; nothing is marked for good unless this returns.
+
+    `prepared` is called when all is done but the commit.
+    """
     for upload in uploads:
         upload.reset()
     with store.gather() as tx:
-        _refuse_revoked(tx, uploads)
         waiting: dict[str, list[Upload]] = {}
         for upload in uploads:
-            if upload.problem is None:
-                waiting.setdefault(upload.campaign, []).append(upload)
+            waiting.setdefault(upload.campaign, []).append(upload)
         known = {}
         for campaign in waiting:
             found = cache.campaign(tx, campaign)
             if found is None:
                 raise AssertionError("an upload to a campaign that was never met")
             known[found.no] = found
-        open_rounds = tx.lock_open_rounds(sorted(known))
+        tokens = sorted({upload.token for upload in uploads if upload.token is not None})
+        live, open_rounds = tx.begin_group(tokens, sorted(known))
+        _refuse_revoked(uploads, live)
         grown: list[RoundGrowth] = []
         for no in sorted(known):
             row = open_rounds.get(no)
             is_open = row is not None and (row.closes_at is None or now < row.closes_at)
             asked = cache.described(known[no], row) if row is not None and is_open else None
             last = row.number if row is not None else max((r.number for r in tx.rounds(no)), default=0)
-            grown += _commit_campaign(tx, cache, known[no], waiting[known[no].id], asked, last)
+            sound = [upload for upload in waiting[known[no].id] if upload.problem is None]
+            grown += _commit_campaign(tx, cache, known[no], sound, asked, last)
+        prepared()
         return grown
 
 
-def _refuse_revoked(tx: Writing, uploads: Sequence[Upload]) -> None:
+def _refuse_revoked(uploads: Sequence[Upload], live: set[str]) -> None:
     """A token that was revoked opens nothing, even if the upload was on its way."""
-    named = {upload.token for upload in uploads if upload.token is not None}
-    dead = named - tx.live_tokens(sorted(named))
     for upload in uploads:
-        if upload.token in dead:
+        if upload.token is not None and upload.token not in live:
             upload.problem = Problem("unknown-token")
 
 

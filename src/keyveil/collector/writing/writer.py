@@ -2,9 +2,9 @@
 
 While a group is being committed the next one gathers, so groups are as large as the load makes them and
 nobody waits for a timer. Senders take turns (`fair_queue`). An embedded store has one thread; where a
-commit is mostly waiting for another process a second one prepares its group meanwhile. An upload is
-answered after its commit. The queue is bounded in uploads and in bytes; beyond that, uploads are refused
-before their bodies are read.
+commit is mostly waiting for another process a second one prepares its group meanwhile, and takes it only
+then: what came while the first was preparing goes together. An upload is answered after its commit. The
+queue is bounded in uploads and in bytes; beyond that, uploads are refused before their bodies are read.
 """
 
 from __future__ import annotations
@@ -30,6 +30,22 @@ from keyveil.errors import StoreError
 
 # Seconds that a store which failed is left alone.
 _PAUSE = 0.2
+# Seconds that a writer waits for another to prepare its group: that one may be waiting for a lock.
+_LONGEST_TURN = 0.05
+
+
+class _Turn:
+    """The right to take a group and prepare it, until it ends."""
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+        self._is_held = lock.acquire(timeout=_LONGEST_TURN)
+
+    def end(self) -> None:
+        """The next may; more than once is once."""
+        if self._is_held:
+            self._is_held = False
+            self._lock.release()
 
 
 class Writer:
@@ -49,6 +65,7 @@ class Writer:
         self._store, self._cache, self._settings = store, cache, settings
         self._clock, self._metrics, self._log, self._grown = clock, metrics, log, grown
         self._queue = FairQueue()
+        self._preparing = threading.Lock()
         self._is_stopping = False
         self.failing = ""
         """Why the last group could not be written, if it could not."""
@@ -115,10 +132,15 @@ class Writer:
     # --- the threads ---
 
     def _work(self) -> None:
-        limits = self._settings
-        while group := self._queue.take(most=limits.group_uploads, work=limits.group_work):
+        while True:
+            turn = _Turn(self._preparing)
+            group = self._queue.take(most=self._settings.group_uploads, work=self._settings.group_work)
+            if not group:
+                turn.end()
+                return
             started = time.perf_counter()
-            grown = self._commit(group)
+            grown = self._commit(group, turn.end)
+            turn.end()
             self._metrics.committed(time.perf_counter() - started)
             self._answer(group)
             self._tell(grown)
@@ -140,9 +162,11 @@ class Writer:
             except Exception as error:
                 self._log.event("fault", where="round", kind=type(error).__name__, campaign=growth.campaign)
 
-    def _commit(self, group: Sequence[Upload]) -> list[RoundGrowth]:
+    def _commit(
+        self, group: Sequence[Upload], prepared: Callable[[], None] = lambda: None
+    ) -> list[RoundGrowth]:
         try:
-            grown = commit_group(self._store, self._cache, group, self._clock())
+            grown = commit_group(self._store, self._cache, group, self._clock(), prepared)
             self.failing = ""
             return grown
         except StoreError as error:

@@ -13,7 +13,11 @@ const TIMEOUT = 60_000;
 export class Trouble extends Error {
   constructor({ code, title, detail, remedy, status = 0 }) {
     super(title);
-    Object.assign(this, { code, title, detail, remedy, status });
+    this.code = code;
+    this.title = title;
+    this.detail = detail;
+    this.remedy = remedy;
+    this.status = status;
   }
 
   get isOffline() {
@@ -28,7 +32,7 @@ export class Trouble extends Error {
 const listeners = new Set();
 let isConnected = true;
 
-/** Told `true` or `false` whenever the collector is found or lost. */
+/** Called with `true` or `false` whenever the collector is found or lost. */
 export function onConnection(listener) {
   listeners.add(listener);
 }
@@ -41,7 +45,7 @@ function setConnected(is) {
 
 export const token = {
   get: () => sessionStorage.getItem(PLACE),
-  set: (text) => (text ? sessionStorage.setItem(PLACE, text.trim()) : sessionStorage.removeItem(PLACE)),
+  set: (given) => (given ? sessionStorage.setItem(PLACE, given.trim()) : sessionStorage.removeItem(PLACE)),
 };
 
 /** What is thrown where the collector is not to be reached. */
@@ -55,12 +59,25 @@ export function noAnswer() {
   });
 }
 
+/**
+ * @param {string} path
+ * @param {{ method?: string, body?: unknown, signal?: AbortSignal }} [options]
+ */
 async function ask(path, { method = "GET", body, signal } = {}) {
+  /** @type {Record<string, string>} */
   const headers = {};
   if (token.get()) headers.authorization = `Bearer ${token.get()}`;
   if (body !== undefined) headers["content-type"] = "application/json";
   const limit = AbortSignal.timeout(TIMEOUT);
-  const options = { method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store", credentials: "omit", redirect: "error" };
+  /** @type {RequestInit} */
+  const options = {
+    method,
+    headers,
+    body: body === undefined ? undefined : JSON.stringify(body),
+    cache: "no-store",
+    credentials: "omit",
+    redirect: "error",
+  };
   let response;
   try {
     response = await fetch(path, { ...options, signal: signal ? AbortSignal.any([signal, limit]) : limit });
@@ -89,6 +106,17 @@ export async function get(path, options) {
 export async function post(path, body, options) {
   const response = await ask(path, { method: "POST", body, ...options });
   return response.status === 204 ? null : response.json();
+}
+
+/** Reports, sent as any device sends them, without the token; whether they were taken. */
+export async function sendReports(campaign, batch) {
+  const response = await fetch(`/v1/campaigns/${campaign}/reports`, {
+    method: "POST",
+    body: batch,
+    headers: { "content-type": "application/octet-stream" },
+    credentials: "omit",
+  });
+  return response.ok;
 }
 
 /** A file. */

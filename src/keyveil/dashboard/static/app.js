@@ -2,7 +2,7 @@
 
 import { get, onConnection, token, Trouble } from "./api.js";
 import { plotLibrary } from "./charts.js";
-import { h, nameNode, put, say } from "./dom.js";
+import { byId, h, nameNode, put, say } from "./dom.js";
 import { asSentence } from "./format.js";
 import * as campaigns from "./pages/campaigns.js";
 import * as compare from "./pages/compare.js";
@@ -13,9 +13,10 @@ import * as privacy from "./pages/privacy.js";
 import * as progress from "./pages/progress.js";
 import * as results from "./pages/results.js";
 
-const main = document.getElementById("main");
-const nav = document.getElementById("nav");
+const main = byId("main");
+const nav = byId("nav");
 
+/** @type {[RegExp, { draw: (page: any) => unknown }, string][]} */
 const PAGES = [
   [/^\/$/, campaigns, "Campaigns"],
   [/^\/plan$/, plan, "Plan"],
@@ -26,7 +27,13 @@ const PAGES = [
   [/^\/c\/(?<id>[0-9a-f]{64})\/privacy$/, privacy, "Privacy"],
   [/^\/c\/(?<id>[0-9a-f]{64})\/health$/, health, "Health"],
 ];
-const OF_CAMPAIGN = [["", "Progress"], ["/results", "Results"], ["/compare", "Compare"], ["/privacy", "Privacy"], ["/health", "Health"]];
+const OF_CAMPAIGN = [
+  ["", "Progress"],
+  ["/results", "Results"],
+  ["/compare", "Compare"],
+  ["/privacy", "Privacy"],
+  ["/health", "Health"],
+];
 
 // --- addresses ---
 
@@ -39,8 +46,9 @@ function address() {
 function remember(values, defaults = {}) {
   const { path, query } = address();
   for (const [name, value] of Object.entries(values)) {
-    if (value === "" || value === null || value === undefined || String(value) === String(defaults[name] ?? "")) query.delete(name);
-    else query.set(name, value);
+    if (value === "" || value === null || value === undefined || String(value) === String(defaults[name] ?? "")) {
+      query.delete(name);
+    } else query.set(name, value);
   }
   const text = query.toString();
   history.replaceState(null, "", `#${path}${text ? `?${text}` : ""}`);
@@ -63,18 +71,29 @@ async function show() {
   leaving.abort();
   const here = (leaving = new AbortController());
   const { path, query } = address();
-  const [found, module, title] = PAGES.map(([pattern, ...rest]) => [pattern.exec(path), ...rest]).find(([match]) => match) ?? [];
+  const [pattern, module, title] = PAGES.find(([one]) => one.test(path)) ?? [];
   drawNav(path);
-  if (!found) {
-    settle("No such page", [h("h1", { tabindex: -1 }, "No such page"), h("p", {}, "The address leads nowhere. ", h("a", { href: "#/" }, "See the campaigns."))]);
+  if (!pattern || !module || !title) {
+    settle("No such page", [
+      h("h1", { tabindex: -1 }, "No such page"),
+      h("p", {}, "The address leads nowhere. ", h("a", { href: "#/" }, "See the campaigns.")),
+    ]);
     return;
   }
-  const params = { ...found.groups };
+  const params = { ...pattern.exec(path)?.groups };
   const content = h("div", { class: "page" });
   put(main, content);
   main.setAttribute("aria-busy", "true");
   document.title = `${title} · keyveil`;
-  const page = { content, params, query, remember, signal: here.signal, redraw: show, trouble: (error, again = show) => put(content, head, troubleNode(error, again, head ? "h2" : "h1")) };
+  const page = {
+    content,
+    params,
+    query,
+    remember,
+    signal: here.signal,
+    redraw: show,
+    trouble: (error, again = show) => put(content, head, troubleNode(error, again, head ? "h2" : "h1")),
+  };
   let head = null;
   try {
     if (params.id && module !== glass) content.append((head = await campaignHead(params.id, path, here.signal)));
@@ -114,77 +133,164 @@ function retryWhenBack(signal) {
 async function campaignHead(id, path, signal) {
   const said = await get(`/v1/campaigns/${id}/about`, { signal });
   const base = `#/c/${id}`;
-  const tabs = OF_CAMPAIGN.map(([end, title]) => h("a", { href: base + end, "aria-current": `#${path}` === base + end ? "page" : null }, title));
+  const tabs = OF_CAMPAIGN.map(([end, title]) =>
+    h("a", { href: base + end, "aria-current": `#${path}` === base + end ? "page" : null }, title),
+  );
   if (said.uploads === "open" && said.state === "open") tabs.push(h("a", { href: `#/glass/${id}` }, "Take part"));
   document.title = `${said.name.slice(0, 60)} · keyveil`;
-  return h("header", { class: "campaign-head" },
+  return h(
+    "header",
+    { class: "campaign-head" },
     h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Campaigns"), " / "),
     h("h1", { tabindex: -1 }, nameNode(said.name, "bdi"), " ", h("span", { class: `badge ${said.state}` }, said.state)),
     said.purpose && h("p", { class: "muted" }, "Asked by ", nameNode(said.owner), " to ", nameNode(said.purpose), "."),
-    h("nav", { class: "tabs", "aria-label": "This campaign" }, tabs));
+    h("nav", { class: "tabs", "aria-label": "This campaign" }, tabs),
+  );
 }
 
 /** What went wrong, and what to do; below a campaign's own heading where there is one. */
 function troubleNode(error, again, heading) {
   if (!(error instanceof Trouble)) {
-    return h("section", { class: "trouble", role: "alert" },
+    return h(
+      "section",
+      { class: "trouble", role: "alert" },
       h(heading, { tabindex: -1 }, "This page has a fault"),
       h("p", {}, "It is the page's, not yours. Reload; if it stays, tell the makers what you did."),
       h("p", {}, h("code", {}, String(error?.message ?? error).slice(0, 300))),
-      h("button", { type: "button", onclick: again }, "Try again"));
+      h("button", { type: "button", onclick: again }, "Try again"),
+    );
   }
   const isRole = error.status === 403;
-  // What a program is told, to send a header, is nothing that a person can do.
+  // What a program should do, to send a header, is nothing that a person can do.
   const isMissing = error.code === "no-token";
-  return h("section", { class: "trouble", role: "alert" },
+  return h(
+    "section",
+    { class: "trouble", role: "alert" },
     h(heading, { tabindex: -1 }, error.title),
     !isMissing && error.detail && h("p", {}, asSentence(error.detail)),
     !isMissing && error.remedy && h("p", {}, h("strong", {}, "What to do: "), error.remedy),
-    (error.needsToken || isRole) && h("p", {}, "This page needs an analyst's, an operator's or an admin's token. The collector prints an admin token at its first start; ", h("code", {}, "keyveil token create analyst"), " makes others."),
-    h("p", { class: "buttons" },
-      (error.needsToken || isRole) && h("button", { type: "button", class: "primary", onclick: askToken }, isRole ? "Enter another token" : "Enter a token"),
+    (error.needsToken || isRole) &&
+      h(
+        "p",
+        {},
+        "This page needs an analyst's, an operator's or an admin's token. The collector prints an admin " +
+          "token at its first start; ",
+        h("code", {}, "keyveil token create analyst"),
+        " makes others.",
+      ),
+    h(
+      "p",
+      { class: "buttons" },
+      (error.needsToken || isRole) &&
+        h(
+          "button",
+          { type: "button", class: "primary", onclick: askToken },
+          isRole ? "Enter another token" : "Enter a token",
+        ),
       h("button", { type: "button", onclick: again }, "Try again"),
-      error.status === 404 && h("a", { class: "button", href: "#/" }, "See the campaigns")));
+      error.status === 404 && h("a", { class: "button", href: "#/" }, "See the campaigns"),
+    ),
+  );
 }
 
 function drawNav(path) {
-  const links = [["/", "Campaigns"], ["/plan", "Plan"], ["/glass", "Glass"]];
-  put(nav, links.map(([to, title]) => h("a", { href: `#${to}`, "aria-current": path === to || (to === "/glass" && path.startsWith(to)) || (to === "/" && path.startsWith("/c/")) ? "page" : null }, title)));
+  const links = [
+    ["/", "Campaigns"],
+    ["/plan", "Plan"],
+    ["/glass", "Glass"],
+  ];
+  put(
+    nav,
+    links.map(([to, title]) =>
+      h(
+        "a",
+        {
+          href: `#${to}`,
+          "aria-current":
+            path === to || (to === "/glass" && path.startsWith(to)) || (to === "/" && path.startsWith("/c/"))
+              ? "page"
+              : null,
+        },
+        title,
+      ),
+    ),
+  );
 }
 
 // --- token ---
 
-const who = document.getElementById("who");
+const who = byId("who");
 
 function drawWho() {
   put(who, token.get() ? "Token: set" : "Enter token");
 }
 
 function askToken() {
-  const field = h("input", { type: "password", id: "token", autocomplete: "off", spellcheck: "false", class: "wide", placeholder: "kv-\u2026" });
+  const field = h("input", {
+    type: "password",
+    id: "token",
+    autocomplete: "off",
+    spellcheck: "false",
+    class: "wide",
+    placeholder: "kv-\u2026",
+  });
   const wrong = h("p", { class: "wrong", role: "alert" });
-  const dialog = h("dialog", { "aria-labelledby": "token-title" },
-    h("form", { onsubmit: (event) => {
-      event.preventDefault();
-      const given = field.value.trim();
-      if (given && !/^kv-[0-9a-f]{16}-[\w-]{43}$/.test(given)) {
-        put(wrong, "This is no token: it begins with kv- and has 63 letters.");
-        return;
-      }
-      token.set(given);
-      dialog.close();
-      drawWho();
-      show();
-    } },
+  const dialog = h(
+    "dialog",
+    { "aria-labelledby": "token-title" },
+    h(
+      "form",
+      {
+        onsubmit: (event) => {
+          event.preventDefault();
+          const given = field.value.trim();
+          if (given && !/^kv-[0-9a-f]{16}-[\w-]{43}$/.test(given)) {
+            put(wrong, "This is no token: it begins with kv- and has 63 letters.");
+            return;
+          }
+          token.set(given);
+          dialog.close();
+          drawWho();
+          show();
+        },
+      },
       h("h2", { id: "token-title" }, "Token"),
       h("p", {}, "An analyst's token reads results; an operator's also creates and closes."),
-      h("p", {}, h("label", { for: "token" }, "Token"), field), wrong,
-      h("p", { class: "muted" }, "It is kept for this tab only (sessionStorage): closing the tab forgets it, other tabs and later visitors do not have it, and no cookie carries it to other sites' requests."),
-      h("p", { class: "buttons" },
+      h("p", {}, h("label", { for: "token" }, "Token"), field),
+      wrong,
+      h(
+        "p",
+        { class: "muted" },
+        "It is kept for this tab only (sessionStorage): closing the tab forgets it, other tabs and later " +
+          "visitors do not have it, and no cookie carries it to other sites' requests.",
+      ),
+      h(
+        "p",
+        { class: "buttons" },
         h("button", { class: "primary" }, "Use it"),
-        token.get() && h("button", { type: "button", onclick: () => { field.value = ""; token.set(""); dialog.close(); drawWho(); show(); } }, "Forget it"),
-        h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"))));
-  dialog.addEventListener("close", () => { dialog.remove(); who.focus(); });
+        token.get() &&
+          h(
+            "button",
+            {
+              type: "button",
+              onclick: () => {
+                field.value = "";
+                token.set("");
+                dialog.close();
+                drawWho();
+                show();
+              },
+            },
+            "Forget it",
+          ),
+        h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
+      ),
+    ),
+  );
+  dialog.addEventListener("close", () => {
+    dialog.remove();
+    who.focus();
+  });
   document.body.append(dialog);
   dialog.showModal();
 }
@@ -193,7 +299,7 @@ who.addEventListener("click", askToken);
 
 // --- theme ---
 
-const theme = document.getElementById("theme");
+const theme = byId("theme");
 const system = matchMedia("(prefers-color-scheme: dark)");
 const isDark = () => (document.documentElement.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
 
@@ -209,18 +315,24 @@ theme.addEventListener("click", () => {
   drawTheme();
   dispatchEvent(new Event("theme"));
 });
-system.addEventListener("change", () => { drawTheme(); dispatchEvent(new Event("theme")); });
+system.addEventListener("change", () => {
+  drawTheme();
+  dispatchEvent(new Event("theme"));
+});
 
 // --- connection ---
 
 onConnection((is) => {
-  const bar = document.getElementById("connection");
+  const bar = byId("connection");
   bar.classList.toggle("lost", !is);
-  put(bar, is ? "" : "No answer from the collector. What is shown may be old; this page goes on by itself when it is back.");
+  put(
+    bar,
+    is ? "" : "No answer from the collector. What is shown may be old; this page goes on by itself when it is back.",
+  );
   if (is) say("The collector answers again");
 });
 
-document.querySelector(".skip").addEventListener("click", (event) => {
+document.querySelector(".skip")?.addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
 });

@@ -7,10 +7,15 @@ let plotting;
 
 /** Observable Plot, with d3 below it. */
 export function plotLibrary() {
-  plotting ??= import("./vendor/d3.min.js").then(() => import("./vendor/plot.min.js")).then(() => globalThis.Plot).catch(() => {
-    plotting = undefined;
-    throw noAnswer();
-  });
+  // @ts-expect-error d3 and Plot are scripts of others, served beside this page; they have no types here.
+  plotting ??= import("./vendor/d3.min.js")
+    // @ts-expect-error as above
+    .then(() => import("./vendor/plot.min.js"))
+    .then(() => globalThis.Plot)
+    .catch(() => {
+      plotting = undefined;
+      throw noAnswer();
+    });
   return plotting;
 }
 
@@ -30,7 +35,11 @@ const SHORTEST = 20;
 /** Times of an axis: with seconds over minutes, with a date over days. */
 function clock(ticks) {
   const span = ticks.at(-1) - ticks[0];
-  const parts = span > 2 * 86400 ? { day: "numeric", month: "short" } : { hour: "2-digit", minute: "2-digit", ...(span < 600 ? { second: "2-digit" } : {}) };
+  /** @type {Intl.DateTimeFormatOptions} */
+  const parts =
+    span > 2 * 86400
+      ? { day: "numeric", month: "short" }
+      : { hour: "2-digit", minute: "2-digit", ...(span < 600 ? { second: "2-digit" } : {}) };
   const format = new Intl.DateTimeFormat("en-GB", parts);
   return (seconds) => format.format(new Date(1000 * seconds));
 }
@@ -51,13 +60,25 @@ function canvas(label, signal, options) {
   let shown;
   const make = () => {
     chart?.destroy();
-    const axis = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line"), width: 1 }, font: "12px system-ui, sans-serif" };
-    chart = new globalThis.uPlot({ width: width(), height: HEIGHT, cursor: { y: false }, legend: { show: false }, ...options(axis) }, shown, box);
+    const axis = {
+      stroke: colour("muted"),
+      grid: { stroke: colour("line"), width: 1 },
+      ticks: { stroke: colour("line"), width: 1 },
+      font: "12px system-ui, sans-serif",
+    };
+    chart = new globalThis.uPlot(
+      { width: width(), height: HEIGHT, cursor: { y: false }, legend: { show: false }, ...options(axis) },
+      shown,
+      box,
+    );
   };
   const resize = new ResizeObserver(() => chart?.setSize({ width: width(), height: HEIGHT }));
   resize.observe(box);
   addEventListener("theme", () => chart && make(), { signal });
-  signal.addEventListener("abort", () => { resize.disconnect(); chart?.destroy(); });
+  signal.addEventListener("abort", () => {
+    resize.disconnect();
+    chart?.destroy();
+  });
   box.show = (data) => {
     shown = data;
     if (chart) chart.setData(data);
@@ -72,8 +93,14 @@ const wanted = () => ({ label: "wanted", stroke: colour("orange"), dash: [6, 4],
 export function reportsOverTime(signal) {
   const whole = (n) => (Number.isInteger(n) ? n.toLocaleString("en") : "");
   const box = canvas("Reports counted over time", signal, (axis) => ({
-    scales: { x: { time: true, range: (_, first, last) => [first, Math.max(last, first + SHORTEST)] }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.08 : 1] } },
-    axes: [{ ...axis, space: 80, values: (_, ticks) => ticks.map(clock(ticks)) }, { ...axis, size: 62, values: (_, ticks) => ticks.map(whole) }],
+    scales: {
+      x: { time: true, range: (_, first, last) => [first, Math.max(last, first + SHORTEST)] },
+      y: { range: (_, low, high) => [0, high > 0 ? high * 1.08 : 1] },
+    },
+    axes: [
+      { ...axis, space: 80, values: (_, ticks) => ticks.map(clock(ticks)) },
+      { ...axis, size: 62, values: (_, ticks) => ticks.map(whole) },
+    ],
     series: [{}, { stroke: colour("blue"), width: 2, fill: `${colour("blue")}22`, points: { show: false } }, wanted()],
   }));
   box.draw = (times, totals, goal) => box.show([times, totals, times.map(() => goal)]);
@@ -83,18 +110,41 @@ export function reportsOverTime(signal) {
 /** The error bar against reports, past and to come: `draw(halfWidth, reports, goal, wanted)`; a dot is now. */
 export function errorByReports(signal) {
   let tallest = 1;
-  const box = canvas("Half of a rare key's 95 % interval against the number of reports, in % of people", signal, (axis) => ({
-    scales: { x: { time: false }, y: { range: () => [0, tallest] } },
-    axes: [{ ...axis, space: 70, values: (_, ticks) => ticks.map(many) }, { ...axis, size: 62, values: (_, ticks) => ticks.map((n) => `\u00b1${n} %`) }],
-    pxAlign: 0,
-    series: [{}, { stroke: colour("blue"), width: 2, points: { show: false } }, wanted(), { stroke: colour("ink"), width: 0, points: { show: true, size: 11, fill: colour("ink") } }],
-  }));
+  const box = canvas(
+    "Half of a rare key's 95 % interval against the number of reports, in % of people",
+    signal,
+    (axis) => ({
+      scales: { x: { time: false }, y: { range: () => [0, tallest] } },
+      axes: [
+        { ...axis, space: 70, values: (_, ticks) => ticks.map(many) },
+        { ...axis, size: 62, values: (_, ticks) => ticks.map((n) => `\u00b1${n} %`) },
+      ],
+      pxAlign: 0,
+      series: [
+        {},
+        { stroke: colour("blue"), width: 2, points: { show: false } },
+        wanted(),
+        { stroke: colour("ink"), width: 0, points: { show: true, size: 11, fill: colour("ink") } },
+      ],
+    }),
+  );
   box.draw = (halfWidth, reports, goal, want) => {
     const last = Math.max(1000, 2 * reports, goal === null ? 0 : Math.min(1.25 * goal, 50 * Math.max(reports, 1000)));
     const places = Array.from({ length: CURVE }, (_, at) => (last * (at + 1)) / CURVE);
-    if (reports) places.splice(places.findIndex((place) => place >= reports), 0, reports);
+    if (reports) {
+      places.splice(
+        places.findIndex((place) => place >= reports),
+        0,
+        reports,
+      );
+    }
     tallest = 100 * Math.min(4 * halfWidth(reports || last / 8), halfWidth(last / CURVE));
-    box.show([places, places.map((n) => 100 * halfWidth(n)), places.map(() => want && 100 * want), places.map((n) => (n === reports ? 100 * halfWidth(n) : null))]);
+    box.show([
+      places,
+      places.map((n) => 100 * halfWidth(n)),
+      places.map(() => want && 100 * want),
+      places.map((n) => (n === reports ? 100 * halfWidth(n) : null)),
+    ]);
   };
   return box;
 }
@@ -106,7 +156,14 @@ const many = (n) => new Intl.NumberFormat("en", { notation: "compact" }).format(
 export function intervalMark(low, middle, high, { from, to, className = "" }) {
   const width = 160;
   const x = (at) => Math.min(width, Math.max(0, ((at - from) / (to - from || 1)) * width));
-  const svg = h("svg", { class: `mark ${className}`, viewBox: `0 0 ${width} 16`, width, height: 16, "aria-hidden": "true", preserveAspectRatio: "none" });
+  const svg = h("svg", {
+    class: `mark ${className}`,
+    viewBox: `0 0 ${width} 16`,
+    width,
+    height: 16,
+    "aria-hidden": "true",
+    preserveAspectRatio: "none",
+  });
   if ([low, middle, high].every(Number.isFinite)) {
     if (from < 0) svg.append(h("line", { class: "zero", x1: x(0), x2: x(0), y1: 0, y2: 16 }));
     svg.append(h("rect", { class: "reach", x: x(low), width: Math.max(1, x(high) - x(low)), y: 5, height: 6, rx: 3 }));

@@ -44,7 +44,10 @@ const UNSEEN = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}\p{Cs}]/gu;
 export function shown(name) {
   const letters = [...name.slice(0, 4 * LONGEST_NAME)];
   const cut = letters.slice(0, LONGEST_NAME).join("");
-  const text = cut.replace(UNSEEN, (letter) => `\u27e8${letter.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}\u27e9`);
+  const text = cut.replace(
+    UNSEEN,
+    (letter) => `\u27e8${Number(letter.codePointAt(0)).toString(16).toUpperCase().padStart(4, "0")}\u27e9`,
+  );
   const rest = cut.length < name.length ? `\u2026 (${name.length.toLocaleString("en")} characters)` : "";
   return text.trim() === "" && !rest ? (name === "" ? "(no name)" : "(blank)") : text + rest;
 }
@@ -54,9 +57,16 @@ export function nameNode(name, tag = "bdi") {
   return h(tag, { class: "name" }, shown(name));
 }
 
+/** An element of index.html, by its id. */
+export function byId(id) {
+  const element = document.getElementById(id);
+  if (element === null) throw new Error(`index.html has no #${id}`);
+  return element;
+}
+
 /** Say something to those who do not see the page. */
 export function say(text) {
-  document.getElementById("say").textContent = text;
+  byId("say").textContent = text;
 }
 
 /** Offer a file to be saved. */

@@ -7,9 +7,31 @@
 
 import { get } from "./api.js";
 
+/**
+ * @typedef {object} Results what the collector answers (Python: `dashboard.results.Results`)
+ * @property {Record<string, any>} metadata
+ * @property {boolean} is_open
+ * @property {[number, number]} value_range
+ * @property {number} z
+ * @property {number} z_all
+ * @property {Record<string, any[]>} columns
+ * @property {number[]} rank_best
+ * @property {number[]} rank_worst
+ * @property {Record<number, (number | null)[]>} distribution
+ */
+
 export class Found {
-  constructor(said) {
-    Object.assign(this, said);
+  /** @param {Results} results */
+  constructor(results) {
+    this.metadata = results.metadata;
+    this.is_open = results.is_open;
+    this.value_range = results.value_range;
+    this.z = results.z;
+    this.z_all = results.z_all;
+    this.columns = results.columns;
+    this.rank_best = results.rank_best;
+    this.rank_worst = results.rank_worst;
+    this.distribution = results.distribution;
     const { key, frequency, frequency_se: error } = this.columns;
     this.n = key.length;
     this.users = this.metadata.users;
@@ -53,7 +75,7 @@ export class Found {
    */
   ties(most = 60) {
     const runs = [];
-    for (let place = 0; place < Math.min(most, this.n); ) {
+    for (let place = 0; place < Math.min(most, this.n);) {
       const code = this.order[place];
       if (this.isNoise(code)) break;
       let end = place;

@@ -7,9 +7,9 @@ export function tile(label, value = "\u2026", note = "") {
   const number = h("dd", { class: "big" }, value);
   const below = h("dd", { class: "muted" }, note);
   const box = h("div", { class: "tile" }, h("dt", {}, label), number, below);
-  box.show = (value, note = "") => {
-    if (number.textContent !== String(value)) put(number, value);
-    if (below.textContent !== String(note)) put(below, note);
+  box.show = (nextValue, nextNote = "") => {
+    if (number.textContent !== String(nextValue)) put(number, nextValue);
+    if (below.textContent !== String(nextNote)) put(below, nextNote);
   };
   return box;
 }
@@ -20,12 +20,22 @@ export const tiles = (...all) => h("dl", { class: "tiles" }, all);
 /** A labelled control. */
 export function field(label, control, note) {
   control.id ||= `f-${label.toLowerCase().replace(/[^a-z]+/g, "-")}`;
-  return h("p", { class: "field" }, h("label", { for: control.id }, label), control, note && h("span", { class: "muted" }, note));
+  return h(
+    "p",
+    { class: "field" },
+    h("label", { for: control.id }, label),
+    control,
+    note && h("span", { class: "muted" }, note),
+  );
 }
 
 /** A choice; `options` are [value, words]. */
 export function choice(id, options, value) {
-  const made = h("select", { id }, options.map(([name, words]) => h("option", { value: name }, words)));
+  const made = h(
+    "select",
+    { id },
+    options.map(([name, words]) => h("option", { value: name }, words)),
+  );
   made.value = options.some(([name]) => name === value) ? value : options[0][0];
   return made;
 }
@@ -34,18 +44,43 @@ export function choice(id, options, value) {
 export function confirm(title, words, yes) {
   return new Promise((resolve) => {
     let answer = false;
-    const dialog = h("dialog", { "aria-labelledby": "confirm-title" },
-      h("h2", { id: "confirm-title" }, title), h("p", {}, words),
-      h("p", { class: "buttons" },
-        h("button", { type: "button", class: "primary", onclick: () => { answer = true; dialog.close(); } }, yes),
-        h("button", { type: "button", onclick: () => dialog.close() }, "Cancel")));
-    dialog.addEventListener("close", () => { dialog.remove(); resolve(answer); });
+    const dialog = h(
+      "dialog",
+      { "aria-labelledby": "confirm-title" },
+      h("h2", { id: "confirm-title" }, title),
+      h("p", {}, words),
+      h(
+        "p",
+        { class: "buttons" },
+        h(
+          "button",
+          {
+            type: "button",
+            class: "primary",
+            onclick: () => {
+              answer = true;
+              dialog.close();
+            },
+          },
+          yes,
+        ),
+        h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"),
+      ),
+    );
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      resolve(answer);
+    });
     document.body.append(dialog);
     dialog.showModal();
   });
 }
 
-/** What the statuses of reports mean, in a few words. */
+/**
+ * What the statuses of reports mean, in a few words.
+ *
+ * @type {Record<string, string>}
+ */
 export const STATUS_WORDS = {
   accepted: "counted",
   duplicate: "counted before; not a fault",
@@ -61,15 +96,48 @@ export const STATUS_WORDS = {
 
 /** Refusals by reason as a table; `counts` by status. */
 export function refusals(counts, words = STATUS_WORDS) {
-  const rows = Object.entries(counts).filter(([status, n]) => status !== "accepted" && n > 0).sort((a, b) => b[1] - a[1]);
+  const rows = Object.entries(counts)
+    .filter(([status, n]) => status !== "accepted" && n > 0)
+    .sort((a, b) => b[1] - a[1]);
   if (!rows.length) return h("p", { class: "muted" }, "Nothing was refused.");
   const most = Math.max(...rows.map(([, n]) => n));
   const hasWords = rows.some(([status]) => words[status]);
-  return h("div", { class: "scroll refusals", role: "region", "aria-label": "Refusals", tabindex: 0 }, h("table", {},
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Reason"), hasWords && h("th", { scope: "col" }, "Meaning"), h("th", { scope: "col", class: "number" }, "Count"), h("th", { scope: "col" }, h("span", { class: "unseen" }, "Share")))),
-    h("tbody", {}, rows.map(([status, n]) => h("tr", {},
-      h("th", { scope: "row" }, h("a", { href: `/errors#${status in STATUS_WORDS ? "report-" : ""}${status}` }, h("code", {}, status))),
-      hasWords && h("td", {}, words[status] ?? ""),
-      h("td", { class: "number" }, n.toLocaleString("en")),
-      h("td", {}, h("meter", { min: 0, max: most, value: n, "aria-label": `${status}: ${n}` })))))));
+  return h(
+    "div",
+    { class: "scroll refusals", role: "region", "aria-label": "Refusals", tabindex: 0 },
+    h(
+      "table",
+      {},
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          h("th", { scope: "col" }, "Reason"),
+          hasWords && h("th", { scope: "col" }, "Meaning"),
+          h("th", { scope: "col", class: "number" }, "Count"),
+          h("th", { scope: "col" }, h("span", { class: "unseen" }, "Share")),
+        ),
+      ),
+      h(
+        "tbody",
+        {},
+        rows.map(([status, n]) =>
+          h(
+            "tr",
+            {},
+            h(
+              "th",
+              { scope: "row" },
+              h("a", { href: `/errors#${status in STATUS_WORDS ? "report-" : ""}${status}` }, h("code", {}, status)),
+            ),
+            hasWords && h("td", {}, words[status] ?? ""),
+            h("td", { class: "number" }, n.toLocaleString("en")),
+            h("td", {}, h("meter", { min: 0, max: most, value: n, "aria-label": `${status}: ${n}` })),
+          ),
+        ),
+      ),
+    ),
+  );
 }

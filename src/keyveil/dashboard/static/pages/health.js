@@ -12,18 +12,42 @@ export async function draw({ content, params: { id }, query, remember, signal })
   const ofReports = h("div");
   const ofRequests = h("div");
   const here = h("div");
-  content.append(tiles(ready, waiting, refused),
+  content.append(
+    tiles(ready, waiting, refused),
     h("section", {}, h("h2", {}, "Reports to this campaign, refused by reason"), here),
-    h("div", { class: "pair" },
+    h(
+      "div",
+      { class: "pair" },
       h("section", {}, h("h2", {}, "All campaigns: single reports"), ofReports),
-      h("section", {}, h("h2", {}, "All campaigns: whole requests"), ofRequests)),
-    h("p", { class: "muted" }, "Counted since the collector process started. Few refusals are normal: devices with an old clock or an old round. Many of one kind at once are a fault or an attack."));
-  const look = async (signal) => {
-    const [page, state, progress] = await Promise.all([text("/metrics", { signal }), get("/readyz", { signal }).catch((error) => ({ ready: false, waiting_uploads: "?", damaged: [], error })), get(`/v1/campaigns/${id}/progress`, { signal })]);
-    return { reports: series(page, "keyveil_reports_total", "status"), problems: series(page, "keyveil_refused_requests_total", "code"), state, progress };
+      h("section", {}, h("h2", {}, "All campaigns: whole requests"), ofRequests),
+    ),
+    h(
+      "p",
+      { class: "muted" },
+      "Counted since the collector process started. Few refusals are normal: devices with an old clock or an " +
+        "old round. Many of one kind at once are a fault or an attack.",
+    ),
+  );
+  const look = async (turn) => {
+    const [page, state, progress] = await Promise.all([
+      text("/metrics", { signal: turn }),
+      get("/readyz", { signal: turn }).catch((error) => ({ ready: false, waiting_uploads: "?", damaged: [], error })),
+      get(`/v1/campaigns/${id}/progress`, { signal: turn }),
+    ]);
+    return {
+      reports: series(page, "keyveil_reports_total", "status"),
+      problems: series(page, "keyveil_refused_requests_total", "code"),
+      state,
+      progress,
+    };
   };
   const show = ({ reports, problems, state, progress }) => {
-    ready.show(state.ready ? "ready" : "not ready", state.damaged.length ? `${state.damaged.length} campaigns damaged` : `${state.store ?? "?"} store, nothing damaged`);
+    ready.show(
+      state.ready ? "ready" : "not ready",
+      state.damaged.length
+        ? `${state.damaged.length} campaigns damaged`
+        : `${state.store ?? "?"} store, nothing damaged`,
+    );
     waiting.show(String(state.waiting_uploads), "acknowledged only once stored");
     refused.show(count(Object.values(problems).reduce((sum, n) => sum + n, 0)), "since the start");
     put(here, refusals(progress.statuses));
@@ -58,10 +82,26 @@ function noise(id, rounds, signal) {
       if (!signal.aborted) put(result, h("p", {}, `${error.title}. ${error.detail} ${error.remedy}`));
     }
   };
-  const buttons = rounds.map(({ number }) => h("button", { type: "button", onclick: () => test(number) }, rounds.length > 1 ? `Test round ${number}` : "Test the reports"));
-  return h("section", {}, h("h2", {}, "Is it noise?"),
-    h("p", {}, "Honest reports follow laws that are known exactly, whatever people hold: how many keys a report names, which are named together, which index or hash it carries. Crude attacks break them."),
-    h("div", { class: "controls" }, buttons), result);
+  const buttons = rounds.map(({ number }) =>
+    h(
+      "button",
+      { type: "button", onclick: () => test(number) },
+      rounds.length > 1 ? `Test round ${number}` : "Test the reports",
+    ),
+  );
+  return h(
+    "section",
+    {},
+    h("h2", {}, "Is it noise?"),
+    h(
+      "p",
+      {},
+      "Honest reports follow laws that are known exactly, whatever people hold: how many keys a report " +
+        "names, which are named together, which index or hash it carries. Crude attacks break them.",
+    ),
+    h("div", { class: "controls" }, buttons),
+    result,
+  );
 }
 
 function verdict({ reports, alarm, p, suspects, tests }) {
@@ -70,8 +110,17 @@ function verdict({ reports, alarm, p, suspects, tests }) {
   const chance = `${count(reports)} reports, ${tests.length} tests; honest devices look as odd ${often}.`;
   if (!alarm) return h("p", {}, h("strong", {}, "No attack that can be seen. "), chance);
   const { what } = tests[0];
-  return h("div", { class: "trouble" }, h("p", {}, h("strong", {}, "This is not honest noise. "), chance),
-    h("p", {}, `${what[0].toUpperCase()}${what.slice(1)}. `, suspects.slice(0, 10).flatMap((key, at) => [at ? ", " : "Keys: ", nameNode(key)])));
+  return h(
+    "div",
+    { class: "trouble" },
+    h("p", {}, h("strong", {}, "This is not honest noise. "), chance),
+    h(
+      "p",
+      {},
+      `${what[0].toUpperCase()}${what.slice(1)}. `,
+      suspects.slice(0, 10).flatMap((key, at) => [at ? ", " : "Keys: ", nameNode(key)]),
+    ),
+  );
 }
 
 async function liars(id, query, remember, signal) {
@@ -92,40 +141,113 @@ async function liars(id, query, remember, signal) {
     section.append(h("p", {}, "For this mechanism no bound is known here."));
     return section;
   }
-  const share = h("input", { type: "range", id: "share", min: 0.1, max: 10, step: 0.1, value: query.get("liars") ?? "1" });
+  const share = h("input", {
+    type: "range",
+    id: "share",
+    min: 0.1,
+    max: 10,
+    step: 0.1,
+    value: query.get("liars") ?? "1",
+  });
   const said = h("output", { for: "share" });
   const body = h("tbody");
-  const digits = digitsFor(100 * Math.min(...[...found.order.slice(0, 30)].map((code) => (found.high[code] - found.low[code]) / 2)));
+  const digits = digitsFor(
+    100 * Math.min(...[...found.order.slice(0, 30)].map((code) => (found.high[code] - found.low[code]) / 2)),
+  );
   const meanDigits = digitsFor((found.value_range[1] - found.value_range[0]) / 50);
-  const row = (reach, code, at) => h("tr", { class: found.isNoise(code) ? "noise" : null },
-    h("th", { scope: "row" }, nameNode(found.columns.key[code])),
-    h("td", { class: "number strong" }, percent(found.columns.frequency[code], digits)),
-    h("td", { class: "nowrap" }, `${percent(found.low[code], digits)} to ${percent(found.high[code], digits)}`),
-    h("td", { class: "nowrap" }, `${percent(reach.frequency_low[at], digits)} to ${percent(reach.frequency_high[at], digits)}`),
-    found.hasMeans && h("td", { class: "number strong" }, value(found.columns.mean[code], meanDigits)),
-    found.hasMeans && h("td", { class: "nowrap" }, found.hasMean(code) ? `${value(found.columns.mean_low[code], meanDigits)} to ${value(found.columns.mean_high[code], meanDigits)}` : "anything"),
-    found.hasMeans && h("td", { class: "nowrap" }, reach.mean_low[at] === null ? "anything" : `${value(reach.mean_low[at], meanDigits)} to ${value(reach.mean_high[at], meanDigits)}`));
+  const row = (reach, code, at) =>
+    h(
+      "tr",
+      { class: found.isNoise(code) ? "noise" : null },
+      h("th", { scope: "row" }, nameNode(found.columns.key[code])),
+      h("td", { class: "number strong" }, percent(found.columns.frequency[code], digits)),
+      h("td", { class: "nowrap" }, `${percent(found.low[code], digits)} to ${percent(found.high[code], digits)}`),
+      h(
+        "td",
+        { class: "nowrap" },
+        `${percent(reach.frequency_low[at], digits)} to ${percent(reach.frequency_high[at], digits)}`,
+      ),
+      found.hasMeans && h("td", { class: "number strong" }, value(found.columns.mean[code], meanDigits)),
+      found.hasMeans &&
+        h(
+          "td",
+          { class: "nowrap" },
+          found.hasMean(code)
+            ? `${value(found.columns.mean_low[code], meanDigits)} to ` +
+                `${value(found.columns.mean_high[code], meanDigits)}`
+            : "anything",
+        ),
+      found.hasMeans &&
+        h(
+          "td",
+          { class: "nowrap" },
+          reach.mean_low[at] === null
+            ? "anything"
+            : `${value(reach.mean_low[at], meanDigits)} to ${value(reach.mean_high[at], meanDigits)}`,
+        ),
+    );
   let asking = new AbortController();
-  const draw = async () => {
+  const ask = async () => {
     asking.abort();
     const mine = (asking = new AbortController());
     put(said, `${share.value} % of devices`);
     remember({ liars: share.value }, { liars: "1" });
     try {
-      const reach = await get(`/v1/campaigns/${id}/hostile?per_mille=${Math.round(10 * share.value)}`, { signal: AbortSignal.any([signal, mine.signal]) });
-      put(body, reach.codes.map((code, at) => row(reach, code, at)));
+      const reach = await get(`/v1/campaigns/${id}/hostile?per_mille=${Math.round(10 * share.value)}`, {
+        signal: AbortSignal.any([signal, mine.signal]),
+      });
+      put(
+        body,
+        reach.codes.map((code, at) => row(reach, code, at)),
+      );
     } catch (error) {
       if (signal.aborted || mine.signal.aborted) return;
       put(said, `${error.title}. ${error.remedy}`);
     }
   };
-  share.addEventListener("input", draw);
-  const columns = ["Key", "People", "Noise alone, 95 %", "Liars could make it", ...(found.hasMeans ? ["Mean", "Noise alone, 95 %", "Liars could make it"] : [])];
+  share.addEventListener("input", ask);
+  const columns = [
+    "Key",
+    "People",
+    "Noise alone, 95 %",
+    "Liars could make it",
+    ...(found.hasMeans ? ["Mean", "Noise alone, 95 %", "Liars could make it"] : []),
+  ];
   section.append(
-    h("p", {}, "Noise hides a person, so it also hides a liar. A device that sends whatever report it likes moves a number by at most the largest weight that one report has in the estimate; this is that bound, exactly, for the ", h("strong", {}, "unprocessed"), " numbers. Liars who act like honest people holding something else cannot be found, only bounded."),
+    h(
+      "p",
+      {},
+      "Noise hides a person, so it also hides a liar. A device that sends whatever report it likes moves a " +
+        "number by at most the largest weight that one report has in the estimate; this is that bound, " +
+        "exactly, for the ",
+      h("strong", {}, "unprocessed"),
+      " numbers. Liars who act like honest people holding something else cannot be found, only bounded.",
+    ),
     h("div", { class: "controls" }, field("Devices that lie", share), said),
-    h("div", { class: "scroll", role: "region", "aria-label": "What liars could do", tabindex: 0 }, h("table", { class: "keys" }, h("thead", {}, h("tr", {}, columns.map((title, at) => h("th", { scope: "col", class: [1, 4].includes(at) ? "number" : null }, title)))), body)),
-    h("p", { class: "muted" }, "The most frequent keys. Of several rounds, all liars join the one that tells of the key."));
-  await draw();
+    h(
+      "div",
+      { class: "scroll", role: "region", "aria-label": "What liars could do", tabindex: 0 },
+      h(
+        "table",
+        { class: "keys" },
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            columns.map((title, at) => h("th", { scope: "col", class: [1, 4].includes(at) ? "number" : null }, title)),
+          ),
+        ),
+        body,
+      ),
+    ),
+    h(
+      "p",
+      { class: "muted" },
+      "The most frequent keys. Of several rounds, all liars join the one that tells of the key.",
+    ),
+  );
+  await ask();
   return section;
 }

@@ -6,11 +6,46 @@ import { choice, field } from "../parts.js";
 
 /** Sliders move on a scale of ratios: from, to, and how the number is read. */
 const SLIDERS = {
-  users: { title: "People who answer", from: 100, to: 1e9, usual: 100_000, read: (n) => Math.round(Number(n.toPrecision(3))), show: count },
-  keys: { title: "Keys asked about", from: 1, to: 100_000, usual: 100, read: (n) => Math.round(Number(n.toPrecision(3))), show: count },
-  epsilon: { title: "Epsilon", from: 0.05, to: 12, usual: 1, read: (n) => Number(n.toPrecision(2)), show: (n) => String(Number(n.toPrecision(4))) },
-  pairs_per_user: { title: "Pairs a person holds, at most", from: 1, to: 64, usual: 3, read: (n) => Math.round(n), show: count },
-  error: { title: "Error (root mean square)", from: 0.0001, to: 0.5, usual: 0.01, read: (n) => Number(n.toPrecision(2)), show: (n) => `${short(100 * n)} % points` },
+  users: {
+    title: "People who answer",
+    from: 100,
+    to: 1e9,
+    usual: 100_000,
+    read: (n) => Math.round(Number(n.toPrecision(3))),
+    show: count,
+  },
+  keys: {
+    title: "Keys asked about",
+    from: 1,
+    to: 100_000,
+    usual: 100,
+    read: (n) => Math.round(Number(n.toPrecision(3))),
+    show: count,
+  },
+  epsilon: {
+    title: "Epsilon",
+    from: 0.05,
+    to: 12,
+    usual: 1,
+    read: (n) => Number(n.toPrecision(2)),
+    show: (n) => String(Number(n.toPrecision(4))),
+  },
+  pairs_per_user: {
+    title: "Pairs a person holds, at most",
+    from: 1,
+    to: 64,
+    usual: 3,
+    read: (n) => Math.round(n),
+    show: count,
+  },
+  error: {
+    title: "Error (root mean square)",
+    from: 0.0001,
+    to: 0.5,
+    usual: 0.01,
+    read: (n) => Number(n.toPrecision(2)),
+    show: (n) => `${short(100 * n)} % points`,
+  },
 };
 const NAMES = Object.keys(SLIDERS);
 const STEPS = 1000;
@@ -18,18 +53,43 @@ const PALETTE = ["var(--blue)", "var(--orange)", "var(--green)", "var(--pink)", 
 const WAIT = 180;
 const TOP = 50;
 // Errors come on the scale of shares, or of values from -1 to 1; people read percent.
-const UNITS = { frequency: [100, "error of frequencies", "% points"], mean: [50, "error of means", "% of the value range"], distribution: [100, "error of shares of values", "% points"] };
+const UNITS = {
+  frequency: [100, "error of frequencies", "% points"],
+  mean: [50, "error of means", "% of the value range"],
+  distribution: [100, "error of shares of values", "% points"],
+};
 
-const toPlace = ({ from, to }, n) => Math.round((STEPS * Math.log(Math.min(to, Math.max(from, n)) / from)) / Math.log(to / from));
+const toPlace = ({ from, to }, n) =>
+  Math.round((STEPS * Math.log(Math.min(to, Math.max(from, n)) / from)) / Math.log(to / from));
 const toNumber = ({ from, to, read }, place) => read(from * (to / from) ** (place / STEPS));
 
 /** What a campaign would be able to say, before anybody is asked. */
 export async function draw({ content, query, remember, signal }) {
-  if (!token.get()) throw new Trouble({ code: "no-token", title: "A token is needed", detail: "The planner computes on the collector.", remedy: "Enter a token of any campaign; the command keyveil plan does the same without a collector.", status: 401 });
-  const state = { solve: query.get("solve") ?? "error", want: query.get("want") ?? "frequency", skew: Number(query.get("skew") ?? 1) };
+  if (!token.get()) {
+    throw new Trouble({
+      code: "no-token",
+      title: "A token is needed",
+      detail: "The planner computes on the collector.",
+      remedy: "Enter a token of any campaign; the command keyveil plan does the same without a collector.",
+      status: 401,
+    });
+  }
+  const state = {
+    solve: query.get("solve") ?? "error",
+    want: query.get("want") ?? "frequency",
+    skew: Number(query.get("skew") ?? 1),
+  };
   for (const name of NAMES) state[name] = Number(query.get(name)) || SLIDERS[name].usual;
-  const rows = Object.fromEntries(NAMES.map((name) => [name, slider(name, state, () => change(name))]));
-  const want = choice("want", [["frequency", "how many hold each key"], ["mean", "how much, on average"], ["distribution", "how values are spread"]], state.want);
+  const rows = Object.fromEntries(NAMES.map((name) => [name, slider(name, state, () => change())]));
+  const want = choice(
+    "want",
+    [
+      ["frequency", "how many hold each key"],
+      ["mean", "how much, on average"],
+      ["distribution", "how values are spread"],
+    ],
+    state.want,
+  );
   const skew = h("input", { type: "range", id: "skew", min: 0, max: 2, step: 0.1, value: state.skew });
   const skewSaid = h("output", { for: "skew" });
   const words = h("ul", { class: "words", "aria-live": "polite" });
@@ -53,14 +113,25 @@ export async function draw({ content, query, remember, signal }) {
     const mine = (asking = new AbortController());
     const body = { solve: state.solve, want: state.want, skew: state.skew };
     for (const name of NAMES) body[name] = state[name];
-    remember({ ...body }, { solve: "error", want: "frequency", skew: 1, ...Object.fromEntries(NAMES.map((name) => [name, SLIDERS[name].usual])) });
+    remember(
+      { ...body },
+      {
+        solve: "error",
+        want: "frequency",
+        skew: 1,
+        ...Object.fromEntries(NAMES.map((name) => [name, SLIDERS[name].usual])),
+      },
+    );
     content.setAttribute("aria-busy", "true");
     try {
       const answer = await post("/v1/plan", body, { signal: mine.signal });
       if (mine.signal.aborted) return;
       state[state.solve] = answer.solved[state.solve];
       rows[state.solve].show(answer.solved[state.solve]);
-      put(words, sentences(answer, state).map((sentence) => h("li", {}, sentence)));
+      put(
+        words,
+        sentences(answer, state).map((sentence) => h("li", {}, sentence)),
+      );
       outlook.hidden = ranked.hidden = false;
       put(ranking, rankingTable(answer));
       put(curve, await curves(answer, state, curve.clientWidth));
@@ -68,7 +139,14 @@ export async function draw({ content, query, remember, signal }) {
     } catch (error) {
       if (mine.signal.aborted) return;
       if (!(error instanceof Trouble)) throw error;
-      put(words, h("li", { class: "wrong" }, error.code === "no-plan" ? asSentence(error.detail) : `${error.title}. ${error.detail} ${error.remedy}`));
+      put(
+        words,
+        h(
+          "li",
+          { class: "wrong" },
+          error.code === "no-plan" ? asSentence(error.detail) : `${error.title}. ${error.detail} ${error.remedy}`,
+        ),
+      );
       outlook.hidden = ranked.hidden = true;
       draft.choose({ drafts: [], solved: state });
     } finally {
@@ -81,19 +159,50 @@ export async function draw({ content, query, remember, signal }) {
     ask();
   };
   for (const name of NAMES) rows[name].onSolve(() => choose(name));
-  want.addEventListener("change", () => { state.want = want.value; ask(); });
-  skew.addEventListener("input", () => { state.skew = Number(skew.value); put(skewSaid, skewWords(state.skew)); change(); });
+  want.addEventListener("change", () => {
+    state.want = want.value;
+    ask();
+  });
+  skew.addEventListener("input", () => {
+    state.skew = Number(skew.value);
+    put(skewSaid, skewWords(state.skew));
+    change();
+  });
   put(skewSaid, skewWords(state.skew));
-  signal.addEventListener("abort", () => { clearTimeout(timer); asking.abort(); });
+  signal.addEventListener("abort", () => {
+    clearTimeout(timer);
+    asking.abort();
+  });
   addEventListener("theme", ask, { signal });
-  content.append(h("h1", { tabindex: -1 }, "Plan a campaign"),
-    h("p", { class: "lead" }, "Set four numbers; the fifth is solved for. Errors are predicted from each mechanism's own kernel, before anybody is asked."),
-    h("div", { class: "plan-grid" },
-      h("form", { class: "card sliders", onsubmit: (event) => event.preventDefault() },
-        h("fieldset", {}, h("legend", {}, "Solve for one, set the others"), NAMES.map((name) => rows[name].node)),
-        field("What matters most", want), field("Popularity of keys", skew), skewSaid),
-      h("div", {}, h("section", { class: "card" }, h("h2", {}, "What will be known"), words), outlook)),
-    ranked, draft.node);
+  content.append(
+    h("h1", { tabindex: -1 }, "Plan a campaign"),
+    h(
+      "p",
+      { class: "lead" },
+      "Set four numbers; the fifth is solved for. Errors are predicted from each mechanism's own kernel, " +
+        "before anybody is asked.",
+    ),
+    h(
+      "div",
+      { class: "plan-grid" },
+      h(
+        "form",
+        { class: "card sliders", onsubmit: (event) => event.preventDefault() },
+        h(
+          "fieldset",
+          {},
+          h("legend", {}, "Solve for one, set the others"),
+          NAMES.map((name) => rows[name].node),
+        ),
+        field("What matters most", want),
+        field("Popularity of keys", skew),
+        skewSaid,
+      ),
+      h("div", {}, h("section", { class: "card" }, h("h2", {}, "What will be known"), words), outlook),
+    ),
+    ranked,
+    draft.node,
+  );
   choose(NAMES.includes(state.solve) ? state.solve : "error");
 }
 
@@ -104,11 +213,34 @@ function skewWords(skew) {
 /** A number on a slider and in a field, and the choice to solve for it. */
 function slider(name, state, changed) {
   const about = SLIDERS[name];
-  const range = h("input", { type: "range", id: `s-${name}`, min: 0, max: STEPS, value: toPlace(about, state[name]), "aria-label": about.title });
+  const range = h("input", {
+    type: "range",
+    id: `s-${name}`,
+    min: 0,
+    max: STEPS,
+    value: toPlace(about, state[name]),
+    "aria-label": about.title,
+  });
   const number = h("output", { for: `s-${name}`, class: "strong" }, about.show(state[name]));
-  const radio = h("input", { type: "radio", name: "solve", id: `solve-${name}`, value: name, checked: state.solve === name });
-  const node = h("div", { class: "slider" }, h("span", { class: "slider-head" }, h("label", { for: `s-${name}` }, about.title), number), range,
-    h("span", { class: "solve" }, radio, h("label", { for: `solve-${name}` }, "solve", h("span", { class: "unseen" }, ` for ${about.title}`))));
+  const radio = h("input", {
+    type: "radio",
+    name: "solve",
+    id: `solve-${name}`,
+    value: name,
+    checked: state.solve === name,
+  });
+  const node = h(
+    "div",
+    { class: "slider" },
+    h("span", { class: "slider-head" }, h("label", { for: `s-${name}` }, about.title), number),
+    range,
+    h(
+      "span",
+      { class: "solve" },
+      radio,
+      h("label", { for: `solve-${name}` }, "solve", h("span", { class: "unseen" }, ` for ${about.title}`)),
+    ),
+  );
   const describe = () => range.setAttribute("aria-valuetext", number.textContent);
   range.addEventListener("input", () => {
     state[name] = toNumber(about, Number(range.value));
@@ -136,42 +268,145 @@ function slider(name, state, changed) {
 function sentences({ plan, solved }, state) {
   const { choice: best } = plan;
   const head = {
-    users: `It takes ${count(solved.users)} people.`, keys: `Up to ${count(solved.keys)} keys can be asked about.`, epsilon: `Epsilon ${Number(solved.epsilon.toPrecision(4))} is enough.`,
-    pairs_per_user: `People may hold up to ${count(solved.pairs_per_user)} pairs.`, error: `The error will be about ${short(100 * plan.error)} % points.`,
+    users: `It takes ${count(solved.users)} people.`,
+    keys: `Up to ${count(solved.keys)} keys can be asked about.`,
+    epsilon: `Epsilon ${Number(solved.epsilon.toPrecision(4))} is enough.`,
+    pairs_per_user: `People may hold up to ${count(solved.pairs_per_user)} pairs.`,
+    error: `The error will be about ${short(100 * plan.error)} % points.`,
   }[state.solve];
-  const said = [h("strong", {}, head), `A key held by ${percent(best.detectable_frequency, best.detectable_frequency < 0.01 ? 2 : 1)} of people or more stands out from noise.`];
-  if (best.mean_rmse !== null && state.want !== "distribution") said.push(`Means of the most frequent keys miss by about ${short(50 * best.mean_rmse)} % of the value range.`);
-  if (state.keys > TOP) said.push(`Of the true top ${TOP}, about ${Math.round(100 * best.precision_top)} % will be among the estimated top ${TOP}.`);
-  if (best.mean_rmse === null && state.want === "frequency") said.push("The best for that tells no means; the ranking below has others.");
+  const said = [
+    h("strong", {}, head),
+    `A key held by ${percent(best.detectable_frequency, best.detectable_frequency < 0.01 ? 2 : 1)} of people ` +
+      "or more stands out from noise.",
+  ];
+  if (best.mean_rmse !== null && state.want !== "distribution") {
+    said.push(`Means of the most frequent keys miss by about ${short(50 * best.mean_rmse)} % of the value range.`);
+  }
+  if (state.keys > TOP) {
+    said.push(
+      `Of the true top ${TOP}, about ${Math.round(100 * best.precision_top)} % will be among the estimated top ${TOP}.`,
+    );
+  }
+  if (best.mean_rmse === null && state.want === "frequency") {
+    said.push("The best for that tells no means; the ranking below has others.");
+  }
   const [scale, , unit] = UNITS[state.want];
-  const inPercent = (sentence) => sentence.replace(/ error of ([\d.e-]+)$/, (_, error) => ` error of ${short(scale * error)} ${unit}`);
-  return [...said, ...plan.words.filter((sentence) => !/ (is|are) enough for an error of /.test(sentence)).map((sentence) => asSentence(inPercent(sentence)))];
+  const inPercent = (sentence) =>
+    sentence.replace(/ error of ([\d.e-]+)$/, (_, error) => ` error of ${short(scale * error)} ${unit}`);
+  return [
+    ...said,
+    ...plan.words
+      .filter((sentence) => !/ (is|are) enough for an error of /.test(sentence))
+      .map((sentence) => asSentence(inPercent(sentence))),
+  ];
 }
 
 function rankingTable({ plan, solved: { keys } }) {
   const isSpread = plan.want === "distribution";
-  const columns = ["Mechanism", "l", "Frequency error, % points", isSpread ? "Share error, % points" : "Mean error, % of range", "Stands out from", `Top ${Math.min(TOP, keys)} found`, "Bits a report"];
-  return h("div", { class: "scroll", role: "region", "aria-label": "Mechanisms", tabindex: 0 }, h("table", {}, h("thead", {}, h("tr", {}, columns.map((title, at) => h("th", { scope: "col", class: at ? "number" : null }, title)))),
-    h("tbody", {}, plan.candidates.map((one, at) => h("tr", { class: at ? null : "best" },
-      h("th", { scope: "row" }, h("code", {}, one.mechanism), one.options.rho ? ` rho = ${one.options.rho}` : "", !at && h("span", { class: "badge open" }, "best")),
-      h("td", { class: "number" }, one.pairs_per_user), h("td", { class: "number" }, short(100 * one.frequency_rmse)), h("td", { class: "number" }, isSpread ? short(100 * one.share_rmse) : one.mean_rmse === null ? "tells none" : short(50 * one.mean_rmse)),
-      h("td", { class: "number" }, percent(one.detectable_frequency)), h("td", { class: "number" }, `${Math.round(100 * one.precision_top)} %`), h("td", { class: "number" }, count(one.bits_per_report)))))));
+  const columns = [
+    "Mechanism",
+    "l",
+    "Frequency error, % points",
+    isSpread ? "Share error, % points" : "Mean error, % of range",
+    "Stands out from",
+    `Top ${Math.min(TOP, keys)} found`,
+    "Bits a report",
+  ];
+  return h(
+    "div",
+    { class: "scroll", role: "region", "aria-label": "Mechanisms", tabindex: 0 },
+    h(
+      "table",
+      {},
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          columns.map((title, at) => h("th", { scope: "col", class: at ? "number" : null }, title)),
+        ),
+      ),
+      h(
+        "tbody",
+        {},
+        plan.candidates.map((one, at) =>
+          h(
+            "tr",
+            { class: at ? null : "best" },
+            h(
+              "th",
+              { scope: "row" },
+              h("code", {}, one.mechanism),
+              one.options.rho ? ` rho = ${one.options.rho}` : "",
+              !at && h("span", { class: "badge open" }, "best"),
+            ),
+            h("td", { class: "number" }, one.pairs_per_user),
+            h("td", { class: "number" }, short(100 * one.frequency_rmse)),
+            h(
+              "td",
+              { class: "number" },
+              isSpread
+                ? short(100 * one.share_rmse)
+                : one.mean_rmse === null
+                  ? "tells none"
+                  : short(50 * one.mean_rmse),
+            ),
+            h("td", { class: "number" }, percent(one.detectable_frequency)),
+            h("td", { class: "number" }, `${Math.round(100 * one.precision_top)} %`),
+            h("td", { class: "number" }, count(one.bits_per_report)),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 async function curves({ users, curves: lines, plan }, state, width) {
   const [scale, what, unit] = UNITS[state.want];
-  const rows = lines.flatMap(({ label, errors }, line) => users.map((n, at) => ({ line, label, users: n, error: scale * errors[at] }))).filter(({ error }) => error > 0);
+  const rows = lines
+    .flatMap(({ label, errors }, line) => users.map((n, at) => ({ line, label, users: n, error: scale * errors[at] })))
+    .filter(({ error }) => error > 0);
   const drawn = await figure((Plot) => ({
-    width: Math.max(300, width), height: 320, marginLeft: 56, marginBottom: 44, x: { type: "log", label: "people" }, y: { type: "log", label: `${what}, ${unit}` }, ariaLabel: "Predicted error of every mechanism against the number of people",
-    marks: [Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.gridY({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.axisX({ color: "var(--muted)", tickFormat: "~s", ticks: width < 500 ? 3 : 6, labelOffset: 38 }), Plot.axisY({ color: "var(--muted)", tickFormat: "~g", ticks: 5 }),
-      Plot.lineY(rows, { x: "users", y: "error", z: "line", stroke: (row) => PALETTE[row.line], strokeWidth: (row) => (row.line ? 1.5 : 3) }),
-      plan.wanted_error ? Plot.ruleY([scale * plan.wanted_error], { stroke: "var(--ink)", strokeDasharray: "5 4" }) : null, Plot.dot([{}], { x: plan.choice.users, y: scale * plan.error, r: 6, fill: "var(--ink)" })],
+    width: Math.max(300, width),
+    height: 320,
+    marginLeft: 56,
+    marginBottom: 44,
+    x: { type: "log", label: "people" },
+    y: { type: "log", label: `${what}, ${unit}` },
+    ariaLabel: "Predicted error of every mechanism against the number of people",
+    marks: [
+      Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }),
+      Plot.gridY({ stroke: "var(--line)", strokeOpacity: 1 }),
+      Plot.axisX({ color: "var(--muted)", tickFormat: "~s", ticks: width < 500 ? 3 : 6, labelOffset: 38 }),
+      Plot.axisY({ color: "var(--muted)", tickFormat: "~g", ticks: 5 }),
+      Plot.lineY(rows, {
+        x: "users",
+        y: "error",
+        z: "line",
+        stroke: (row) => PALETTE[row.line],
+        strokeWidth: (row) => (row.line ? 1.5 : 3),
+      }),
+      plan.wanted_error
+        ? Plot.ruleY([scale * plan.wanted_error], { stroke: "var(--ink)", strokeDasharray: "5 4" })
+        : null,
+      Plot.dot([{}], { x: plan.choice.users, y: scale * plan.error, r: 6, fill: "var(--ink)" }),
+    ],
   }));
-  const legend = h("ul", { class: "legend" }, lines.map(({ label }, at) => h("li", {}, swatch(at), label)));
+  const legend = h(
+    "ul",
+    { class: "legend" },
+    lines.map(({ label }, at) => h("li", {}, swatch(at), label)),
+  );
   return [drawn, legend];
 }
 
-const swatch = (at) => h("svg", { viewBox: "0 0 18 10", width: 18, height: 10, "aria-hidden": "true" }, h("line", { x1: 0, x2: 18, y1: 5, y2: 5, stroke: PALETTE[at], "stroke-width": at ? 2 : 4 }));
+const swatch = (at) =>
+  h(
+    "svg",
+    { viewBox: "0 0 18 10", width: 18, height: 10, "aria-hidden": "true" },
+    h("line", { x1: 0, x2: 18, y1: 5, y2: 5, stroke: PALETTE[at], "stroke-width": at ? 2 : 4 }),
+  );
 
 /** The campaign file: to save, or to create at once. */
 class Draft {
@@ -181,33 +416,95 @@ class Draft {
     const soon = new Date(Date.now() + 90 * 86_400_000).toISOString().slice(0, 10);
     this.name = h("input", { type: "text", id: "d-name", required: true, value: "" });
     this.owner = h("input", { type: "text", id: "d-owner", required: true });
-    this.purpose = h("input", { type: "text", id: "d-purpose", required: true, placeholder: "learn which parts are used" });
+    this.purpose = h("input", {
+      type: "text",
+      id: "d-purpose",
+      required: true,
+      placeholder: "learn which parts are used",
+    });
     this.expires = h("input", { type: "date", id: "d-expires", required: true, value: soon });
     this.low = h("input", { type: "number", id: "d-low", step: "any", value: 0 });
     this.high = h("input", { type: "number", id: "d-high", step: "any", value: 100 });
     this.mechanism = h("select", { id: "d-mechanism" });
-    this.uploads = choice("d-uploads", [["token", "devices with a token"], ["open", "everybody"]], "token");
+    this.uploads = choice(
+      "d-uploads",
+      [
+        ["token", "devices with a token"],
+        ["open", "everybody"],
+      ],
+      "token",
+    );
     this.close = h("input", { type: "number", id: "d-close", min: 1, placeholder: "by hand" });
     this.keys = h("textarea", { id: "d-keys", rows: 6, spellcheck: "false", placeholder: "maps\nmail\n\u2026" });
     this.said = h("div", { role: "alert" });
     this.keys.addEventListener("change", () => (this.planning = keysChanged(this.names().length)));
-    const form = h("form", { class: "draft", onsubmit: (event) => { event.preventDefault(); this.create(); } },
-      h("div", { class: "draft-grid" }, field("Name", this.name), field("Owner", this.owner), field("Purpose", this.purpose), field("Ends on", this.expires), field("Least value", this.low), field("Largest value", this.high), field("Mechanism", this.mechanism), field("Who may send", this.uploads), field("Close at so many reports", this.close)),
+    const form = h(
+      "form",
+      {
+        class: "draft",
+        onsubmit: (event) => {
+          event.preventDefault();
+          this.create();
+        },
+      },
+      h(
+        "div",
+        { class: "draft-grid" },
+        field("Name", this.name),
+        field("Owner", this.owner),
+        field("Purpose", this.purpose),
+        field("Ends on", this.expires),
+        field("Least value", this.low),
+        field("Largest value", this.high),
+        field("Mechanism", this.mechanism),
+        field("Who may send", this.uploads),
+        field("Close at so many reports", this.close),
+      ),
       field("Keys, one a line", this.keys, this.counted),
-      h("p", { class: "buttons" }, h("button", { class: "primary" }, "Create it here"), h("button", { type: "button", onclick: () => this.save() }, "Save the file")), this.said);
-    this.node = h("section", { class: "card" }, h("h2", {}, "The campaign"), h("p", { class: "muted" }, "Saved as a file it can be created later with ", h("code", {}, "keyveil campaign create"), ". Creating needs an operator's token."), form);
+      h(
+        "p",
+        { class: "buttons" },
+        h("button", { class: "primary" }, "Create it here"),
+        h("button", { type: "button", onclick: () => this.save() }, "Save the file"),
+      ),
+      this.said,
+    );
+    this.node = h(
+      "section",
+      { class: "card" },
+      h("h2", {}, "The campaign"),
+      h(
+        "p",
+        { class: "muted" },
+        "Saved as a file it can be created later with ",
+        h("code", {}, "keyveil campaign create"),
+        ". Creating needs an operator's token.",
+      ),
+      form,
+    );
   }
 
   names() {
-    return [...new Set(this.keys.value.split("\n").map((line) => line.trim()).filter(Boolean))];
+    return [
+      ...new Set(
+        this.keys.value
+          .split("\n")
+          .map((line) => line.trim())
+          .filter(Boolean),
+      ),
+    ];
   }
 
   /** The plan's ranking, then `auto`; what was chosen stays chosen. */
   choose({ drafts, solved }) {
     const kept = this.mechanism.value;
     this.drafts = new Map(drafts.map(({ fields }) => [fields.mechanism, fields]));
-    put(this.mechanism, drafts.map(({ label, fields }) => h("option", { value: fields.mechanism }, label)), !drafts.length && h("option", { value: "" }, "no plan yet"));
-    this.mechanism.value = this.drafts.has(kept) ? kept : drafts[0]?.fields.mechanism ?? "";
+    put(
+      this.mechanism,
+      drafts.map(({ label, fields }) => h("option", { value: fields.mechanism }, label)),
+      !drafts.length && h("option", { value: "" }, "no plan yet"),
+    );
+    this.mechanism.value = this.drafts.has(kept) ? kept : (drafts[0]?.fields.mechanism ?? "");
     this.planned = solved.keys;
     this.compareKeys();
   }
@@ -215,13 +512,22 @@ class Draft {
   /** Whether the plan is one for as many keys as are named. */
   compareKeys() {
     const named = this.names().length;
-    put(this.counted, named && named !== this.planned ? `${count(named)} ${named === 1 ? "key is" : "keys are"} named; the plan above is for ${count(this.planned)}.` : "The number of keys above follows these.");
+    put(
+      this.counted,
+      named && named !== this.planned
+        ? `${count(named)} ${named === 1 ? "key is" : "keys are"} named; the plan above is for ${count(this.planned)}.`
+        : "The number of keys above follows these.",
+    );
   }
 
   /** Says what is missing, if anything is; a plan for keys that were just named is waited for. */
   async isComplete() {
     await this.planning;
-    const missing = !this.names().length ? "Name the keys first, one a line." : !this.drafts.size ? "There is no plan yet that a campaign could follow; see above." : null;
+    const missing = !this.names().length
+      ? "Name the keys first, one a line."
+      : !this.drafts.size
+        ? "There is no plan yet that a campaign could follow; see above."
+        : null;
     if (missing) {
       put(this.said, h("p", { class: "wrong" }, missing));
       this.keys.focus();
@@ -230,7 +536,14 @@ class Draft {
   }
 
   fields() {
-    const said = { name: this.name.value, owner: this.owner.value, purpose: this.purpose.value, expires: this.expires.value, keys: this.names(), value_range: [Number(this.low.value), Number(this.high.value)] };
+    const said = {
+      name: this.name.value,
+      owner: this.owner.value,
+      purpose: this.purpose.value,
+      expires: this.expires.value,
+      keys: this.names(),
+      value_range: [Number(this.low.value), Number(this.high.value)],
+    };
     return { ...said, ...this.drafts.get(this.mechanism.value) };
   }
 
@@ -242,12 +555,23 @@ class Draft {
 
   async create() {
     if (!(await this.isComplete())) return;
-    const terms = { uploads: this.uploads.value, ...(Number(this.close.value) > 0 ? { close_at_count: Number(this.close.value) } : {}) };
+    const terms = {
+      uploads: this.uploads.value,
+      ...(Number(this.close.value) > 0 ? { close_at_count: Number(this.close.value) } : {}),
+    };
     try {
       const made = await post("/v1/campaigns", { campaign: this.fields(), terms });
-      put(this.said, h("section", { class: "made" }, h("h3", { tabindex: -1 }, made.created ? "Created" : "It was there already"),
-        h("p", {}, h("a", { href: `#/c/${made.id}` }, "Go to ", nameNode(this.name.value || "the campaign"))),
-        made.device_token && h("p", {}, "The devices' token, shown this once: ", h("code", { class: "long" }, made.device_token))));
+      put(
+        this.said,
+        h(
+          "section",
+          { class: "made" },
+          h("h3", { tabindex: -1 }, made.created ? "Created" : "It was there already"),
+          h("p", {}, h("a", { href: `#/c/${made.id}` }, "Go to ", nameNode(this.name.value || "the campaign"))),
+          made.device_token &&
+            h("p", {}, "The devices' token, shown this once: ", h("code", { class: "long" }, made.device_token)),
+        ),
+      );
       say("The campaign was created");
       this.said.querySelector("h3").focus();
     } catch (error) {

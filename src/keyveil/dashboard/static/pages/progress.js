@@ -16,12 +16,31 @@ export async function draw({ content, params: { id }, query, remember, signal, t
   const refused = tile("Refused");
   const sure = tile("A rare key is known to");
   const left = tile("Time to target");
-  const target = h("input", { type: "number", id: "target", min: 0.01, max: 50, step: "any", value: query.get("target") ?? "", placeholder: "such as 1" });
+  const target = h("input", {
+    type: "number",
+    id: "target",
+    min: 0.01,
+    max: 50,
+    step: "any",
+    value: query.get("target") ?? "",
+    placeholder: "such as 1",
+  });
   const reportsLine = reportsOverTime(signal);
   const errorLine = errorByReports(signal);
   const aim = field("Wanted: a rare key known to \u00b1 % of people", target);
-  const errorBox = h("section", { class: "card" }, h("h2", {}, "The error bar shrinks"), errorLine,
-    h("p", { class: "muted" }, "Half the width of the 95 % interval of a key that hardly anybody holds, by reports; frequent keys are a little less sure. The dot is now."), aim);
+  const errorBox = h(
+    "section",
+    { class: "card" },
+    h("h2", {}, "The error bar shrinks"),
+    errorLine,
+    h(
+      "p",
+      { class: "muted" },
+      "Half the width of the 95 % interval of a key that hardly anybody holds, by reports; frequent keys are " +
+        "a little less sure. The dot is now.",
+    ),
+    aim,
+  );
   const rounds = h("tbody");
   const closing = h("span");
   const reasons = h("div");
@@ -37,7 +56,8 @@ export async function draw({ content, params: { id }, query, remember, signal, t
   const canAim = (open) => !now.close_at_count && now.telling !== null && now.telling.round === open?.number;
   const needed = (open) => {
     if (now.close_at_count) return now.close_at_count;
-    return wanted() && canAim(open) ? Math.ceil(now.telling.noise * (now.z / wanted()) ** 2) : null;
+    const want = wanted();
+    return want && canAim(open) ? Math.ceil(now.telling.noise * (now.z / want) ** 2) : null;
   };
 
   const show = (said) => {
@@ -71,22 +91,43 @@ export async function draw({ content, params: { id }, query, remember, signal, t
     return last > first ? (totals[last] - totals[first]) / (times[last] - times[first]) : 0;
   };
 
+  /** How fast reports come in, in words. */
+  const pace = (open, speed) => {
+    if (!open) return "no more are taken";
+    if (speed < 0.05) return "none in the last half minute";
+    return `${speed < 10 ? speed.toFixed(1) : count(Math.round(speed))} a second`;
+  };
+
+  /** What is still to wait for, and for what. */
+  const remaining = (open, goal, speed) => {
+    if (!open) return ["done", "the last round is closed"];
+    if (goal && open.reports >= goal) return ["reached", `${count(goal)} reports`];
+    if (goal) {
+      const purpose = now.close_at_count ? "close the round" : `for \u00b1${target.value} %`;
+      return [speed > 0 ? span((goal - open.reports) / speed) : "waiting", `${count(goal)} reports ${purpose}`];
+    }
+    if (open.closes_at) return [span(open.closes_at - now.now), `closes ${when(open.closes_at)}`];
+    return ["no target", canAim(open) ? "set one below" : "the round is closed by hand"];
+  };
+
   const drawTiles = (open) => {
-    const lost = Object.entries(now.statuses).reduce((sum, [status, n]) => sum + (status === "accepted" || status === "duplicate" ? 0 : n), 0);
+    const { accepted: _, duplicate: repeats, ...others } = now.statuses;
+    const lost = Object.values(others).reduce((sum, n) => sum + n, 0);
     const speed = rate();
-    accepted.show(count(now.reports), open ? (speed >= 0.05 ? `${speed < 10 ? speed.toFixed(1) : count(Math.round(speed))} a second` : "none in the last half minute") : "no more are taken");
-    refused.show(count(lost), now.statuses.duplicate ? `and ${count(now.statuses.duplicate)} repeats, which is no fault` : "since the collector started");
-    sure.show(...precision());
     const goal = needed(open);
-    const counted = open?.reports ?? 0;
-    const closes = open?.closes_at;
-    if (!open) left.show("done", "the last round is closed");
-    else if (goal && counted >= goal) left.show("reached", `${count(goal)} reports`);
-    else if (goal) left.show(speed > 0 ? span((goal - counted) / speed) : "waiting", `${count(goal)} reports ${now.close_at_count ? "close the round" : `for \u00b1${target.value} %`}`);
-    else if (closes) left.show(span(closes - now.now), `closes ${when(closes)}`);
-    else left.show("no target", canAim(open) ? "set one below" : "the round is closed by hand");
+    accepted.show(count(now.reports), pace(open, speed));
+    refused.show(
+      count(lost),
+      repeats ? `and ${count(repeats)} repeats, which is no fault` : "since the collector started",
+    );
+    sure.show(...precision());
+    left.show(...remaining(open, goal, speed));
     aim.hidden = !canAim(open);
-    reportsLine.draw(times, totals, goal && now.rounds.length === 1 && goal < 4 * Math.max(now.reports, 1) ? goal : null);
+    reportsLine.draw(
+      times,
+      totals,
+      goal && now.rounds.length === 1 && goal < 4 * Math.max(now.reports, 1) ? goal : null,
+    );
     errorBox.hidden = now.telling === null || now.telling.is_planned;
     if (!errorBox.hidden) errorLine.draw(halfWidth, heard(), goal, canAim(open) ? wanted() : null);
   };
@@ -95,17 +136,46 @@ export async function draw({ content, params: { id }, query, remember, signal, t
   const precision = () => {
     const { telling } = now;
     if (telling === null) return ["at the end", "no round tells frequencies by itself"];
-    if (telling.is_planned) return [`in round ${telling.round}`, `${telling.purpose}: ${count(PROMISED)} reports to it would give \u00b1${short(100 * halfWidth(PROMISED))} %`];
+    if (telling.is_planned) {
+      return [
+        `in round ${telling.round}`,
+        `${telling.purpose}: ${count(PROMISED)} reports to it would give \u00b1${short(100 * halfWidth(PROMISED))} %`,
+      ];
+    }
     if (!heard()) return ["no report yet", `${count(PROMISED)} would give \u00b1${short(100 * halfWidth(PROMISED))} %`];
-    return [`\u00b1${short(100 * halfWidth(heard()))} %`, now.rounds.length > 1 ? `of people, 95 % interval; by round ${telling.round} alone` : "of people, 95 % interval"];
+    return [
+      `\u00b1${short(100 * halfWidth(heard()))} %`,
+      now.rounds.length > 1 ? `of people, 95 % interval; by round ${telling.round} alone` : "of people, 95 % interval",
+    ];
   };
 
   const drawRounds = (all) => {
-    const rows = all.map((round) => h("tr", {},
-      h("th", { scope: "row", class: "narrow" }, round.number), h("td", { class: "words-in" }, nameNode(round.purpose)), h("td", { class: "number" }, count(round.reports)),
-      h("td", {}, round.closed_at === null ? h("span", { class: "badge open" }, "open") : h("span", { class: "badge finished" }, "closed")),
-      h("td", { class: "nowrap" }, when(round.opened_at)),
-      h("td", {}, round.closed_at === null ? (round.closes_at ? `closes ${when(round.closes_at)}` : "\u2013") : `${when(round.closed_at)}, ${round.why}`)));
+    const rows = all.map((round) =>
+      h(
+        "tr",
+        {},
+        h("th", { scope: "row", class: "narrow" }, round.number),
+        h("td", { class: "words-in" }, nameNode(round.purpose)),
+        h("td", { class: "number" }, count(round.reports)),
+        h(
+          "td",
+          {},
+          round.closed_at === null
+            ? h("span", { class: "badge open" }, "open")
+            : h("span", { class: "badge finished" }, "closed"),
+        ),
+        h("td", { class: "nowrap" }, when(round.opened_at)),
+        h(
+          "td",
+          {},
+          round.closed_at === null
+            ? round.closes_at
+              ? `closes ${when(round.closes_at)}`
+              : "\u2013"
+            : `${when(round.closed_at)}, ${round.why}`,
+        ),
+      ),
+    );
     put(rounds, rows);
     const open = now.state === "open" ? all.find((round) => round.closed_at === null) : undefined;
     // The button is replaced only when it is another, so that the focus stays on it.
@@ -119,14 +189,33 @@ export async function draw({ content, params: { id }, query, remember, signal, t
   const describe = (open) => {
     if (now.state === "expired") put(note, "The campaign has expired: nothing more is counted.");
     else if (!open) put(note, "All rounds are closed. ", h("a", { href: `#/c/${id}/results` }, "See the results"), ".");
-    else if (now.reports === 0) put(note, "No report yet. Devices send to this campaign's address; to try it: ", h("code", {}, `keyveil send ${location.origin}/v1/campaigns/${id} PAIRS.csv`));
-    else if (now.reports === 1) put(note, "One report: it is noise and one person's answer, and tells nothing about anybody.");
-    else if (open.number > 1 || now.has_several_rounds) put(note, `Round ${open.number} is open: ${open.purpose}. There are no results before the last round is closed.`);
-    else put(note, "Reports are noised, so looking early costs nobody anything. ", h("a", { href: `#/c/${id}/results` }, "See what is known so far"), ".");
+    else if (now.reports === 0) {
+      put(
+        note,
+        "No report yet. Devices send to this campaign's address; to try it: ",
+        h("code", {}, `keyveil send ${location.origin}/v1/campaigns/${id} PAIRS.csv`),
+      );
+    } else if (now.reports === 1) {
+      put(note, "One report: it is noise and one person's answer, and tells nothing about anybody.");
+    } else if (open.number > 1 || now.has_several_rounds) {
+      put(note, `Round ${open.number} is open: ${open.purpose}. There are no results before the last round is closed.`);
+    } else {
+      put(
+        note,
+        "Reports are noised, so looking early costs nobody anything. ",
+        h("a", { href: `#/c/${id}/results` }, "See what is known so far"),
+        ".",
+      );
+    }
   };
 
   const close = async (round) => {
-    const yes = await confirm(`Close round ${round.number}?`, `No more reports are taken to it, and this cannot be undone. It has ${count(now.rounds.find((one) => one.number === round.number).reports)} reports.`, "Close it");
+    const yes = await confirm(
+      `Close round ${round.number}?`,
+      "No more reports are taken to it, and this cannot be undone. It has " +
+        `${count(now.rounds.find((one) => one.number === round.number).reports)} reports.`,
+      "Close it",
+    );
     if (!yes) return;
     try {
       const closed = await post(`/v1/campaigns/${id}/rounds/${round.number}/close`);
@@ -142,14 +231,69 @@ export async function draw({ content, params: { id }, query, remember, signal, t
     if (now) drawTiles(now.rounds.find((round) => round.closed_at === null));
   });
   show(await get(`/v1/campaigns/${id}/progress`, { signal }));
-  content.append(tiles(accepted, refused, sure, left), note,
-    h("div", { class: "pair" }, h("section", { class: "card" }, h("h2", {}, "Reports"), reportsLine, h("p", { class: "muted" }, "Live since this page was opened; before that a straight line from the campaign's beginning.")), errorBox),
-    h("section", {}, h("div", { class: "title" }, h("h2", {}, "Rounds"), closing), h("div", { class: "scroll", role: "region", "aria-label": "Rounds", tabindex: 0 }, h("table", {}, h("thead", {}, h("tr", {}, ["Round", "Purpose", "Reports", "State", "Opened", "Closed"].map((title, at) => h("th", { scope: "col", class: at === 2 ? "number" : null }, title)))), rounds))),
-    h("section", {}, h("h2", {}, "Refused, by reason"), h("p", { class: "muted" }, "Reports to this campaign since the collector process started. Whole requests that were refused are on the health page."), reasons));
+  content.append(
+    tiles(accepted, refused, sure, left),
+    note,
+    h(
+      "div",
+      { class: "pair" },
+      h(
+        "section",
+        { class: "card" },
+        h("h2", {}, "Reports"),
+        reportsLine,
+        h(
+          "p",
+          { class: "muted" },
+          "Live since this page was opened; before that a straight line from the campaign's beginning.",
+        ),
+      ),
+      errorBox,
+    ),
+    h(
+      "section",
+      {},
+      h("div", { class: "title" }, h("h2", {}, "Rounds"), closing),
+      h(
+        "div",
+        { class: "scroll", role: "region", "aria-label": "Rounds", tabindex: 0 },
+        h(
+          "table",
+          {},
+          h(
+            "thead",
+            {},
+            h(
+              "tr",
+              {},
+              ["Round", "Purpose", "Reports", "State", "Opened", "Closed"].map((title, at) =>
+                h("th", { scope: "col", class: at === 2 ? "number" : null }, title),
+              ),
+            ),
+          ),
+          rounds,
+        ),
+      ),
+    ),
+    h(
+      "section",
+      {},
+      h("h2", {}, "Refused, by reason"),
+      h(
+        "p",
+        { class: "muted" },
+        "Reports to this campaign since the collector process started. Whole requests that were refused are " +
+          "on the health page.",
+      ),
+      reasons,
+    ),
+  );
   show(now);
-  const stop = poll((signal) => get(`/v1/campaigns/${id}/progress`, { signal }), {
+  const stop = poll((turn) => get(`/v1/campaigns/${id}/progress`, { signal: turn }), {
     show,
-    fail: (error) => { if (!error.isOffline && error.status < 500) trouble(error); },
+    fail: (error) => {
+      if (!error.isOffline && error.status < 500) trouble(error);
+    },
   });
   signal.addEventListener("abort", stop);
 }

@@ -8,27 +8,57 @@ import { choice, field, tile, tiles } from "../parts.js";
 const DEFAULTS = { sort: "rank", dir: "up", size: "50", page: "1", post: "none", show: "all", top: "" };
 const CHART_KEYS = 20;
 const MULTIPLES = 12;
-const POSTS = [["none", "unbiased"], ["clip", "clipped to 0 to 100 %"], ["project", "made consistent"], ["shrink", "shrunk"], ["published", "as the paper does"]];
-const EXPORTS = [["csv", "CSV"], ["json", "JSON"], ["parquet", "Parquet"], ["arrow", "Arrow"]];
+const POSTS = [
+  ["none", "unbiased"],
+  ["clip", "clipped to 0 to 100 %"],
+  ["project", "made consistent"],
+  ["shrink", "shrunk"],
+  ["published", "as the paper does"],
+];
+const EXPORTS = [
+  ["csv", "CSV"],
+  ["json", "JSON"],
+  ["parquet", "Parquet"],
+  ["arrow", "Arrow"],
+];
 
 /** The width of one of two charts side by side, or of one below the other where there is no room. */
 const halfOf = (width) => (width > 760 ? (width - 60) / 2 : width - 30);
 
 /** What was found: keys ranked with intervals, ties said, noise greyed. */
 export async function draw({ content, params: { id }, query, remember, signal, redraw }) {
-  const state = Object.fromEntries(Object.entries({ ...DEFAULTS, q: "" }).map(([name, usual]) => [name, query.get(name) ?? usual]));
+  const state = Object.fromEntries(
+    Object.entries({ ...DEFAULTS, q: "" }).map(([name, usual]) => [name, query.get(name) ?? usual]),
+  );
   const found = await Found.fetch(id, state.post, signal);
   if (!found.users) {
-    content.append(h("section", { class: "empty" }, h("h2", {}, "No report yet"), h("p", {}, "There is nothing to show before devices have reported. ", h("a", { href: `#/c/${id}` }, "See the progress"), "; this page can be looked at any time.")));
+    content.append(
+      h(
+        "section",
+        { class: "empty" },
+        h("h2", {}, "No report yet"),
+        h(
+          "p",
+          {},
+          "There is nothing to show before devices have reported. ",
+          h("a", { href: `#/c/${id}` }, "See the progress"),
+          "; this page can be looked at any time.",
+        ),
+      ),
+    );
     return;
   }
   const view = new View(found, state, (changes) => remember(changes, DEFAULTS));
-  content.append(summary(found, id), sentence(found), view.controls(redraw, id));
+  content.append(summary(found), sentence(found), view.controls(redraw, id));
   content.append(await topChart(found, state, content.clientWidth));
   content.append(view.table());
   const multiples = await distributions(found, content.clientWidth);
   if (multiples) content.append(multiples);
-  addEventListener("theme", async () => content.querySelector(".top-chart")?.replaceWith(await topChart(found, state, content.clientWidth)), { signal });
+  addEventListener(
+    "theme",
+    async () => content.querySelector(".top-chart")?.replaceWith(await topChart(found, state, content.clientWidth)),
+    { signal },
+  );
   view.show();
 }
 
@@ -40,7 +70,8 @@ function summary(found) {
     tile("Reports", count(found.users), found.is_open ? "more may come" : "final"),
     tile("Keys that stand out", `${count(known)} of ${count(found.n)}`, "the rest may be held by nobody"),
     tile("Epsilon, exact", metadata.epsilon_exact.toPrecision(6), `promised: at most ${metadata.epsilon}`),
-    tile("Mechanism", shown(metadata.mechanism), metadata.rounds > 1 ? `${metadata.rounds} rounds` : "one round"));
+    tile("Mechanism", shown(metadata.mechanism), metadata.rounds > 1 ? `${metadata.rounds} rounds` : "one round"),
+  );
 }
 
 /** Honest ties, in words. */
@@ -48,52 +79,165 @@ function sentence(found) {
   const runs = found.ties();
   const said = runs.slice(0, 4).map(([first, last]) => `Keys ${first} to ${last} cannot be told apart.`);
   if (runs.length > 4) said.push(`So it goes on; the column "may rank" says it of every key.`);
-  if (runs.length) said.push("That is judged over all pairs of keys at once, which takes more than two intervals that do not meet.");
-  if (!runs.length && found.n > 1) said.push(found.isNoise(found.order[0]) ? "No key stands out from noise: more reports are needed before anything can be said." : "The keys that stand out are all told apart from each other.");
+  if (runs.length) {
+    said.push("That is judged over all pairs of keys at once, which takes more than two intervals that do not meet.");
+  }
+  if (!runs.length && found.n > 1) {
+    said.push(
+      found.isNoise(found.order[0])
+        ? "No key stands out from noise: more reports are needed before anything can be said."
+        : "The keys that stand out are all told apart from each other.",
+    );
+  }
   if (found.users === 1) said.unshift("One report tells nothing about anybody; that is the point.");
   for (const note of found.metadata.notes ?? []) said.push(`Note: ${note}.`);
   return h("p", { class: "note ties" }, said.join(" "));
 }
 
 async function topChart(found, state, width) {
-  const codes = [...found.order.slice(0, Math.min(CHART_KEYS, Number(state.top) || CHART_KEYS))].filter((code, at) => at < 5 || !found.isNoise(code));
-  const rows = codes.map((code) => ({ code, low: 100 * found.low[code], high: 100 * found.high[code], middle: 100 * found.columns.frequency[code], isNoise: found.isNoise(code) }));
-  const label = (code) => { const name = shown(found.columns.key[code]); return name.length > 22 ? `${[...name].slice(0, 20).join("")}\u2026` : name; };
+  const codes = [...found.order.slice(0, Math.min(CHART_KEYS, Number(state.top) || CHART_KEYS))].filter(
+    (code, at) => at < 5 || !found.isNoise(code),
+  );
+  const rows = codes.map((code) => ({
+    code,
+    low: 100 * found.low[code],
+    high: 100 * found.high[code],
+    middle: 100 * found.columns.frequency[code],
+    isNoise: found.isNoise(code),
+  }));
+  const label = (code) => {
+    const name = shown(found.columns.key[code]);
+    return name.length > 22 ? `${[...name].slice(0, 20).join("")}\u2026` : name;
+  };
   const longest = Math.max(...codes.map((code) => label(code).length));
-  const common = { height: 58 + 22 * rows.length, marginTop: 6, marginBottom: 44, marginLeft: Math.min(175, 24 + 7.5 * longest), marginRight: 16 };
+  const common = {
+    height: 58 + 22 * rows.length,
+    marginTop: 6,
+    marginBottom: 44,
+    marginLeft: Math.min(175, 24 + 7.5 * longest),
+    marginRight: 16,
+  };
   const paint = (row) => (row.isNoise ? "var(--faint)" : "var(--blue)");
-  const axis = (Plot, options) => [Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }), Plot.axisX({ color: "var(--muted)", labelOffset: 38, ...options }), Plot.axisY({ tickFormat: label, tickSize: 0, label: null, color: "var(--ink)" })];
+  const axis = (Plot, options) => [
+    Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }),
+    Plot.axisX({ color: "var(--muted)", labelOffset: 38, ...options }),
+    Plot.axisY({ tickFormat: label, tickSize: 0, label: null, color: "var(--ink)" }),
+  ];
   const frequencies = await figure((Plot) => ({
-    ...common, width: halfOf(width), y: { type: "point", domain: codes }, x: { label: "% of people" }, ariaLabel: "Frequencies of the most frequent keys with 95 % intervals; the table below has the numbers",
-    marks: [...axis(Plot, {}), Plot.ruleX([0], { stroke: "var(--muted)" }), Plot.ruleY(rows, { y: "code", x1: "low", x2: "high", stroke: paint, strokeWidth: 5, strokeOpacity: 0.35, strokeLinecap: "round" }), Plot.dot(rows, { y: "code", x: "middle", fill: paint, r: 4 })],
+    ...common,
+    width: halfOf(width),
+    y: { type: "point", domain: codes },
+    x: { label: "% of people" },
+    ariaLabel: "Frequencies of the most frequent keys with 95 % intervals; the table below has the numbers",
+    marks: [
+      ...axis(Plot, {}),
+      Plot.ruleX([0], { stroke: "var(--muted)" }),
+      Plot.ruleY(rows, {
+        y: "code",
+        x1: "low",
+        x2: "high",
+        stroke: paint,
+        strokeWidth: 5,
+        strokeOpacity: 0.35,
+        strokeLinecap: "round",
+      }),
+      Plot.dot(rows, { y: "code", x: "middle", fill: paint, r: 4 }),
+    ],
   }));
   const boxes = [h("div", {}, h("h3", {}, "How many hold it"), frequencies)];
-  const means = rows.filter(({ code }) => found.columns.mean[code] !== null).map(({ code }) => ({ code, low: found.columns.mean_low[code], high: found.columns.mean_high[code], middle: found.columns.mean[code], isNoise: !found.hasMean(code) }));
+  const means = rows
+    .filter(({ code }) => found.columns.mean[code] !== null)
+    .map(({ code }) => ({
+      code,
+      low: found.columns.mean_low[code],
+      high: found.columns.mean_high[code],
+      middle: found.columns.mean[code],
+      isNoise: !found.hasMean(code),
+    }));
   if (means.length) {
     const [low, high] = found.value_range;
-    boxes.push(h("div", {}, h("h3", {}, "How much, among those who do"), await figure((Plot) => ({
-      ...common, width: halfOf(width), y: { type: "point", domain: codes }, x: { label: "mean value", domain: [low, high] }, ariaLabel: "Mean values of the same keys with 95 % intervals; the table below has the numbers",
-      marks: [...axis(Plot, {}), Plot.ruleY(means.filter(({ isNoise }) => !isNoise), { y: "code", x1: "low", x2: "high", stroke: paint, strokeWidth: 5, strokeOpacity: 0.35, strokeLinecap: "round" }), Plot.dot(means.filter(({ middle }) => middle >= low && middle <= high), { y: "code", x: "middle", fill: paint, r: 4 })],
-    }))));
+    boxes.push(
+      h(
+        "div",
+        {},
+        h("h3", {}, "How much, among those who do"),
+        await figure((Plot) => ({
+          ...common,
+          width: halfOf(width),
+          y: { type: "point", domain: codes },
+          x: { label: "mean value", domain: [low, high] },
+          ariaLabel: "Mean values of the same keys with 95 % intervals; the table below has the numbers",
+          marks: [
+            ...axis(Plot, {}),
+            Plot.ruleY(
+              means.filter(({ isNoise }) => !isNoise),
+              {
+                y: "code",
+                x1: "low",
+                x2: "high",
+                stroke: paint,
+                strokeWidth: 5,
+                strokeOpacity: 0.35,
+                strokeLinecap: "round",
+              },
+            ),
+            Plot.dot(
+              means.filter(({ middle }) => middle >= low && middle <= high),
+              { y: "code", x: "middle", fill: paint, r: 4 },
+            ),
+          ],
+        })),
+      ),
+    );
   }
-  return h("section", { class: "card top-chart" }, h("h2", {}, `The ${rows.length === 1 ? "most frequent key" : `${rows.length} most frequent keys`}`), h("div", { class: "pair" }, boxes), h("p", { class: "muted" }, `Dots are estimates, bars their 95 % intervals. Grey: within noise.${means.length ? " A mean without a bar may lie anywhere in the range; one without a dot was estimated outside of it." : ""}`));
+  return h(
+    "section",
+    { class: "card top-chart" },
+    h("h2", {}, `The ${rows.length === 1 ? "most frequent key" : `${rows.length} most frequent keys`}`),
+    h("div", { class: "pair" }, boxes),
+    h(
+      "p",
+      { class: "muted" },
+      "Dots are estimates, bars their 95 % intervals. Grey: within noise.",
+      means.length > 0 &&
+        " A mean without a bar may lie anywhere in the range; one without a dot was estimated outside of it.",
+    ),
+  );
 }
 
 /** The table: which rows, in which order, which page of them. */
 class View {
   constructor(found, state, remember) {
-    Object.assign(this, { found, state, remember });
-    this.names = null;
+    this.found = found;
+    this.state = state;
+    this.remember = remember;
+    /** @type {ReturnType<typeof placesByName> | undefined} */
+    this.places = undefined;
+    /** @type {string[] | undefined} */
+    this.names = undefined;
     this.body = h("tbody");
     this.status = h("p", { class: "muted", role: "status" });
     this.pager = h("div", { class: "pager" });
     this.head = h("tr");
     this.columns = [
-      ["rank", "Rank", "number"], ["key", "Key", ""], ["frequency", "People", "number"], ["low", "95 % interval", ""], ...(found.hasHostile ? [["liars", "1 % liars", "number"]] : []), ["may", "May rank", "number"],
-      ...(found.hasMeans ? [["mean", "Mean", "number"], ["width", "95 % interval", ""], ...(found.hasHostile ? [["mean-liars", "1 % liars", "number"]] : [])] : []),
+      ["rank", "Rank", "number"],
+      ["key", "Key", ""],
+      ["frequency", "People", "number"],
+      ["low", "95 % interval", ""],
+      ...(found.hasHostile ? [["liars", "1 % liars", "number"]] : []),
+      ["may", "May rank", "number"],
+      ...(found.hasMeans
+        ? [
+            ["mean", "Mean", "number"],
+            ["width", "95 % interval", ""],
+            ...(found.hasHostile ? [["mean-liars", "1 % liars", "number"]] : []),
+          ]
+        : []),
     ];
     const clear = [...found.order].filter((code) => !found.isNoise(code));
-    const widths = (clear.length ? clear : [...found.order]).map((code) => found.high[code] - found.low[code]).filter(Number.isFinite);
+    const widths = (clear.length ? clear : [...found.order])
+      .map((code) => found.high[code] - found.low[code])
+      .filter(Number.isFinite);
     this.digits = digitsFor((100 * Math.min(...widths)) / 2);
     this.meanDigits = digitsFor((found.value_range[1] - found.value_range[0]) / 50);
     const ends = [...found.order.slice(0, 200)].map((code) => found.high[code]).filter(Number.isFinite);
@@ -105,31 +249,105 @@ class View {
     const { state } = this;
     const search = h("input", { type: "search", id: "q", value: state.q, placeholder: "Key", autocomplete: "off" });
     search.addEventListener("input", () => this.change({ q: search.value, page: "1" }));
-    const top = h("input", { type: "number", id: "top", min: 1, max: this.found.n, value: state.top, placeholder: "all" });
+    const top = h("input", {
+      type: "number",
+      id: "top",
+      min: 1,
+      max: this.found.n,
+      value: state.top,
+      placeholder: "all",
+    });
     top.addEventListener("input", () => this.change({ top: top.value, page: "1" }));
-    const which = choice("which", [["all", "all keys"], ["clear", "keys that stand out"], ["noise", "keys within noise"]], state.show);
+    const which = choice(
+      "which",
+      [
+        ["all", "all keys"],
+        ["clear", "keys that stand out"],
+        ["noise", "keys within noise"],
+      ],
+      state.show,
+    );
     which.addEventListener("change", () => this.change({ show: which.value, page: "1" }));
-    const size = choice("size", [["20", "20"], ["50", "50"], ["100", "100"], ["500", "500"]], state.size);
+    const size = choice(
+      "size",
+      [
+        ["20", "20"],
+        ["50", "50"],
+        ["100", "100"],
+        ["500", "500"],
+      ],
+      state.size,
+    );
     size.addEventListener("change", () => this.change({ size: size.value, page: "1" }));
     const post = choice("post", POSTS, state.post);
-    post.addEventListener("change", () => { this.remember({ post: post.value }); redraw(); });
+    post.addEventListener("change", () => {
+      this.remember({ post: post.value });
+      redraw();
+    });
     const note = h("span", { class: "muted", role: "status" });
-    const exports = EXPORTS.map(([format, title]) => h("button", { type: "button", dataset: { format }, onclick: async (event) => {
-      event.target.disabled = true;
-      try {
-        download(await file(`/v1/campaigns/${id}/release?format=${format}&post=${state.post}`), `release.${format}`);
-        put(note, `${title} saved`);
-      } catch (error) {
-        put(note, `${error.title}. ${error.remedy}`);
-      } finally {
-        event.target.disabled = false;
-      }
-    } }, title));
-    const link = h("button", { type: "button", onclick: async () => {
-      await navigator.clipboard?.writeText(location.href).then(() => put(note, "Address copied; it leads to this view"), () => put(note, "The address above leads to this view"));
-    } }, "Copy link");
-    return h("div", {}, h("div", { class: "controls" }, field("Search", search), field("Top", top), field("Show", which), field("A page", size), field("Numbers", post)),
-      h("div", { class: "controls exports" }, h("span", { id: "export-label" }, "Export the release:"), h("span", { role: "group", "aria-labelledby": "export-label", class: "buttons" }, exports, link, h("button", { type: "button", onclick: () => print() }, "Print")), note));
+    const exports = EXPORTS.map(([format, title]) =>
+      h(
+        "button",
+        {
+          type: "button",
+          dataset: { format },
+          onclick: async (event) => {
+            event.target.disabled = true;
+            try {
+              download(
+                await file(`/v1/campaigns/${id}/release?format=${format}&post=${state.post}`),
+                `release.${format}`,
+              );
+              put(note, `${title} saved`);
+            } catch (error) {
+              put(note, `${error.title}. ${error.remedy}`);
+            } finally {
+              event.target.disabled = false;
+            }
+          },
+        },
+        title,
+      ),
+    );
+    const link = h(
+      "button",
+      {
+        type: "button",
+        onclick: async () => {
+          await navigator.clipboard?.writeText(location.href).then(
+            () => put(note, "Address copied; it leads to this view"),
+            () => put(note, "The address above leads to this view"),
+          );
+        },
+      },
+      "Copy link",
+    );
+    return h(
+      "div",
+      {},
+      h(
+        "div",
+        { class: "controls" },
+        field("Search", search),
+        field("Top", top),
+        field("Show", which),
+        field("A page", size),
+        field("Numbers", post),
+      ),
+      h(
+        "div",
+        { class: "controls exports" },
+        h("span", { id: "export-label" }, "Export the release:"),
+        h(
+          "span",
+          { role: "group", "aria-labelledby": "export-label", class: "buttons" },
+          exports,
+          link,
+          h("button", { type: "button", onclick: () => print() }, "Print"),
+        ),
+        note,
+      ),
+    );
   }
 
   change(changes) {
@@ -140,9 +358,31 @@ class View {
   }
 
   table() {
-    return h("section", {}, h("h2", {}, "Every key"), this.status,
-      h("div", { class: "scroll", role: "region", "aria-label": "Every key", tabindex: 0 }, h("table", { class: "keys" }, h("thead", {}, this.head), this.body)), this.pager,
-      h("p", { class: "muted" }, "People: share of all who were asked. Grey rows cannot be told from keys that nobody holds, looking at all keys together. May rank: the ranks that all keys can have at once, 95 of 100 times.", this.found.hasHostile ? " 1 % liars: if one device in a hundred lied as well as it can, the estimate could move by so much; see the health page." : "", this.found.hasMeans ? " A mean outside its range is the unbiased estimate of one inside: read its interval." : ""));
+    return h(
+      "section",
+      {},
+      h("h2", {}, "Every key"),
+      this.status,
+      h(
+        "div",
+        { class: "scroll", role: "region", "aria-label": "Every key", tabindex: 0 },
+        h("table", { class: "keys" }, h("thead", {}, this.head), this.body),
+      ),
+      this.pager,
+      h(
+        "p",
+        { class: "muted" },
+        "People: share of all who were asked. Grey rows cannot be told from keys that nobody holds, looking " +
+          "at all keys together. May rank: the ranks that all keys can have at once, 95 of 100 times.",
+        this.found.hasHostile
+          ? " 1 % liars: if one device in a hundred lied as well as it can, the estimate could move by so " +
+              "much; see the health page."
+          : "",
+        this.found.hasMeans
+          ? " A mean outside its range is the unbiased estimate of one inside: read its interval."
+          : "",
+      ),
+    );
   }
 
   show() {
@@ -153,9 +393,17 @@ class View {
     const pages = Math.max(1, Math.ceil(codes.length / size));
     const page = Math.min(pages, Math.max(1, Number(state.page) || 1));
     this.drawHead();
-    put(this.body, [...codes.slice((page - 1) * size, page * size)].map((code) => this.row(code)));
+    put(
+      this.body,
+      [...codes.slice((page - 1) * size, page * size)].map((code) => this.row(code)),
+    );
     const first = (page - 1) * size;
-    put(this.status, codes.length ? `${count(codes.length)} keys; ${count(first + 1)} to ${count(Math.min(codes.length, first + size))} shown.` : "No key fits.");
+    put(
+      this.status,
+      codes.length
+        ? `${count(codes.length)} keys; ${count(first + 1)} to ${count(Math.min(codes.length, first + size))} shown.`
+        : "No key fits.",
+    );
     this.drawPager(page, pages);
     performance.measure("keys shown", { start: started });
   }
@@ -165,8 +413,10 @@ class View {
     const wanted = state.q.trim().toLowerCase();
     const top = Number(state.top) > 0 ? Number(state.top) : found.n;
     if (!wanted && state.show === "all") return found.order.slice(0, top);
-    this.names ??= found.columns.key.map((name) => name.toLowerCase());
-    const isFitting = (code) => (!wanted || this.names[code].includes(wanted)) && (state.show === "all" || found.isNoise(code) === (state.show === "noise"));
+    const names = (this.names ??= found.columns.key.map((name) => name.toLowerCase()));
+    const isFitting = (code) =>
+      (!wanted || names[code].includes(wanted)) &&
+      (state.show === "all" || found.isNoise(code) === (state.show === "noise"));
     return found.order.slice(0, top).filter(isFitting);
   }
 
@@ -175,10 +425,18 @@ class View {
     const turn = state.dir === "down" ? -1 : 1;
     const { frequency, mean, mean_low: low, mean_high: high, key } = found.columns;
     if (state.sort === "key") {
-      this.places ??= placesByName(key);
-      return codes.sort((a, b) => turn * (this.places[a] - this.places[b]));
+      const places = (this.places ??= placesByName(key));
+      return codes.sort((a, b) => turn * (places[a] - places[b]));
     }
-    const of = { frequency: (code) => frequency[code], low: (code) => found.low[code], may: (code) => found.rank_best[code], mean: (code) => mean[code] ?? -Infinity, width: (code) => high[code] - low[code], liars: (code) => found.columns.frequency_hostile[code], "mean-liars": (code) => found.columns.mean_hostile[code] ?? Infinity }[state.sort];
+    const of = {
+      frequency: (code) => frequency[code],
+      low: (code) => found.low[code],
+      may: (code) => found.rank_best[code],
+      mean: (code) => mean[code] ?? -Infinity,
+      width: (code) => high[code] - low[code],
+      liars: (code) => found.columns.frequency_hostile[code],
+      "mean-liars": (code) => found.columns.mean_hostile[code] ?? Infinity,
+    }[state.sort];
     if (!of) return turn < 0 ? codes.reverse() : codes;
     const values = new Float64Array(found.n);
     for (const code of codes) values[code] = of(code);
@@ -188,16 +446,36 @@ class View {
   drawHead() {
     const { sort, dir } = this.state;
     if (this.head.dataset.sort === sort + dir) return;
-    const active = this.head.contains(document.activeElement) ? document.activeElement.dataset.sort : null;
+    const focused = document.activeElement;
+    const active = focused instanceof HTMLElement && this.head.contains(focused) ? focused.dataset.sort : null;
     this.head.dataset.sort = sort + dir;
-    put(this.head, this.columns.map(([name, title, kind]) => {
-      const is = name === sort;
-      // Numbers are first wanted from the top; ranks and names from their beginning.
-      const first = ["rank", "key", "may", "width"].includes(name) ? "up" : "down";
-      const next = is ? (dir === "up" ? "down" : "up") : first;
-      return h("th", { scope: "col", class: kind, "aria-sort": is ? (dir === "up" ? "ascending" : "descending") : null },
-        h("button", { type: "button", class: "sort", dataset: { sort: name }, onclick: () => { this.change({ sort: name, dir: next, page: "1" }); say(`Sorted by ${title}`); } }, title, h("span", { "aria-hidden": "true" }, is ? (dir === "up" ? " \u25b2" : " \u25bc") : "")));
-    }));
+    put(
+      this.head,
+      this.columns.map(([name, title, kind]) => {
+        const is = name === sort;
+        // Numbers are first wanted from the top; ranks and names from their beginning.
+        const first = ["rank", "key", "may", "width"].includes(name) ? "up" : "down";
+        const next = is ? (dir === "up" ? "down" : "up") : first;
+        return h(
+          "th",
+          { scope: "col", class: kind, "aria-sort": is ? (dir === "up" ? "ascending" : "descending") : null },
+          h(
+            "button",
+            {
+              type: "button",
+              class: "sort",
+              dataset: { sort: name },
+              onclick: () => {
+                this.change({ sort: name, dir: next, page: "1" });
+                say(`Sorted by ${title}`);
+              },
+            },
+            title,
+            h("span", { "aria-hidden": "true" }, is ? (dir === "up" ? " \u25b2" : " \u25bc") : ""),
+          ),
+        );
+      }),
+    );
     if (active) this.head.querySelector(`[data-sort="${active}"]`).focus();
   }
 
@@ -209,17 +487,70 @@ class View {
     const [best, worst] = [found.rank_best[code], found.rank_worst[code]];
     const cells = [
       h("td", { class: "number" }, count(found.rank[code])),
-      h("th", { scope: "row" }, nameNode(columns.key[code]), isNoise && h("span", { class: "unseen" }, " (within noise)")),
+      h(
+        "th",
+        { scope: "row" },
+        nameNode(columns.key[code]),
+        isNoise && h("span", { class: "unseen" }, " (within noise)"),
+      ),
       h("td", { class: "number strong" }, percent(columns.frequency[code], this.digits)),
-      h("td", { class: "interval" }, intervalMark(found.low[code], columns.frequency[code], found.high[code], this), h("span", {}, bounds)),
-      found.hasHostile && h("td", { class: "number muted" }, `\u00b1 ${percent(columns.frequency_hostile[code], this.digits)}`),
+      h(
+        "td",
+        { class: "interval" },
+        intervalMark(found.low[code], columns.frequency[code], found.high[code], this),
+        h("span", {}, bounds),
+      ),
+      found.hasHostile &&
+        h("td", { class: "number muted" }, `\u00b1 ${percent(columns.frequency_hostile[code], this.digits)}`),
       h("td", { class: "number" }, best === worst ? count(best) : `${count(best)}\u2013${count(worst)}`),
     ];
     if (found.hasMeans) {
       const isKnown = found.hasMean(code);
-      cells.push(h("td", { class: "number strong" }, isKnown ? value(columns.mean[code], this.meanDigits) : h("span", { class: "muted" }, this.isInRange(columns.mean[code]) ? value(columns.mean[code], this.meanDigits) : "?")));
-      cells.push(h("td", { class: "interval" }, isKnown ? [intervalMark(columns.mean_low[code], columns.mean[code], columns.mean_high[code], { from: found.value_range[0], to: found.value_range[1], className: "of-mean" }), h("span", {}, `${value(columns.mean_low[code], this.meanDigits)} to ${value(columns.mean_high[code], this.meanDigits)}`)] : h("span", { class: "muted" }, "anywhere in the range")));
-      if (found.hasHostile) cells.push(h("td", { class: "number muted" }, columns.mean_hostile[code] === null ? "any" : `\u00b1 ${value(columns.mean_hostile[code], this.meanDigits)}`));
+      cells.push(
+        h(
+          "td",
+          { class: "number strong" },
+          isKnown
+            ? value(columns.mean[code], this.meanDigits)
+            : h(
+                "span",
+                { class: "muted" },
+                this.isInRange(columns.mean[code]) ? value(columns.mean[code], this.meanDigits) : "?",
+              ),
+        ),
+      );
+      cells.push(
+        h(
+          "td",
+          { class: "interval" },
+          isKnown
+            ? [
+                intervalMark(columns.mean_low[code], columns.mean[code], columns.mean_high[code], {
+                  from: found.value_range[0],
+                  to: found.value_range[1],
+                  className: "of-mean",
+                }),
+                h(
+                  "span",
+                  {},
+                  `${value(columns.mean_low[code], this.meanDigits)} to ` +
+                    `${value(columns.mean_high[code], this.meanDigits)}`,
+                ),
+              ]
+            : h("span", { class: "muted" }, "anywhere in the range"),
+        ),
+      );
+      if (found.hasHostile) {
+        cells.push(
+          h(
+            "td",
+            { class: "number muted" },
+            columns.mean_hostile[code] === null
+              ? "any"
+              : `\u00b1 ${value(columns.mean_hostile[code], this.meanDigits)}`,
+          ),
+        );
+      }
     }
     return h("tr", { class: isNoise ? "noise" : null, dataset: { code } }, cells);
   }
@@ -230,8 +561,29 @@ class View {
   }
 
   drawPager(page, pages) {
-    const go = (to, title) => h("button", { type: "button", disabled: to < 1 || to > pages, onclick: () => { this.change({ page: String(to) }); say(`Page ${to}`); this.pager.querySelector(`[data-go="${title}"]`)?.focus(); }, dataset: { go: title } }, title);
-    put(this.pager, pages > 1 && [go(page - 1, "Previous"), h("span", {}, `Page ${count(page)} of ${count(pages)}`), go(page + 1, "Next")]);
+    const go = (to, title) =>
+      h(
+        "button",
+        {
+          type: "button",
+          disabled: to < 1 || to > pages,
+          onclick: () => {
+            this.change({ page: String(to) });
+            say(`Page ${to}`);
+            this.pager.querySelector(`[data-go="${title}"]`)?.focus();
+          },
+          dataset: { go: title },
+        },
+        title,
+      );
+    put(
+      this.pager,
+      pages > 1 && [
+        go(page - 1, "Previous"),
+        h("span", {}, `Page ${count(page)} of ${count(pages)}`),
+        go(page + 1, "Next"),
+      ],
+    );
   }
 }
 
@@ -246,21 +598,51 @@ function placesByName(names) {
 
 /** Small multiples: how a key's values are spread, for the most frequent keys. */
 async function distributions(found, room) {
-  const codes = [...found.order].filter((code) => found.distribution[code]?.some((share) => share !== null)).slice(0, MULTIPLES);
+  const codes = [...found.order]
+    .filter((code) => found.distribution[code]?.some((share) => share !== null))
+    .slice(0, MULTIPLES);
   const points = found.metadata.bins;
   if (!codes.length || !points) return null;
   const width = room < 500 ? (room - 60) / 2 : 220;
   const most = Math.max(...codes.flatMap((code) => found.distribution[code].map((share) => share ?? 0)));
-  const figures = await Promise.all(codes.map(async (code) => {
-    const shares = found.distribution[code];
-    const rows = points.map((point, at) => ({ point, share: 100 * (shares[at] ?? 0) }));
-    const step = points.length > 1 ? points[1] - points[0] : 1;
-    const drawn = await figure((Plot) => ({
-      width, height: 120, marginLeft: 30, marginBottom: 24, marginTop: 8, marginRight: 6, ariaLabel: `Distribution of the values of ${shown(found.columns.key[code])}`,
-      x: { label: null, domain: found.value_range, ticks: 3, tickSize: 3 }, y: { label: null, domain: [0, 100 * most], ticks: 3, tickSize: 3 },
-      marks: [Plot.rectY(rows, { x1: (row) => row.point - step / 2, x2: (row) => row.point + step / 2, y: "share", fill: found.isNoise(code) ? "var(--faint)" : "var(--green)", inset: 0.5 }), Plot.ruleY([0], { stroke: "var(--muted)" })],
-    }));
-    return h("figure", {}, h("figcaption", {}, nameNode(found.columns.key[code])), drawn);
-  }));
-  return h("section", {}, h("h2", {}, "How values are spread"), h("p", { class: "muted" }, "Share of holders, in percent, by value. Smoothed from noised reports: read the shape, not a single bar."), h("div", { class: "multiples" }, figures));
+  const figures = await Promise.all(
+    codes.map(async (code) => {
+      const shares = found.distribution[code];
+      const rows = points.map((point, at) => ({ point, share: 100 * (shares[at] ?? 0) }));
+      const step = points.length > 1 ? points[1] - points[0] : 1;
+      const drawn = await figure((Plot) => ({
+        width,
+        height: 120,
+        marginLeft: 30,
+        marginBottom: 24,
+        marginTop: 8,
+        marginRight: 6,
+        ariaLabel: `Distribution of the values of ${shown(found.columns.key[code])}`,
+        x: { label: null, domain: found.value_range, ticks: 3, tickSize: 3 },
+        y: { label: null, domain: [0, 100 * most], ticks: 3, tickSize: 3 },
+        marks: [
+          Plot.rectY(rows, {
+            x1: (row) => row.point - step / 2,
+            x2: (row) => row.point + step / 2,
+            y: "share",
+            fill: found.isNoise(code) ? "var(--faint)" : "var(--green)",
+            inset: 0.5,
+          }),
+          Plot.ruleY([0], { stroke: "var(--muted)" }),
+        ],
+      }));
+      return h("figure", {}, h("figcaption", {}, nameNode(found.columns.key[code])), drawn);
+    }),
+  );
+  return h(
+    "section",
+    {},
+    h("h2", {}, "How values are spread"),
+    h(
+      "p",
+      { class: "muted" },
+      "Share of holders, in percent, by value. Smoothed from noised reports: read the shape, not a single bar.",
+    ),
+    h("div", { class: "multiples" }, figures),
+  );
 }

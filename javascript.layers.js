@@ -1,0 +1,39 @@
+/**
+ * Who may import whom, from the top to the bottom: a module imports from rows below its own, never from its own row or
+ * from above. A file that stands nowhere fails, so a new one must be given its place. Held by eslint.config.js.
+ */
+export const LAYERS = {
+  // The browser's entry has no way to Node's: only node.js stands above the ledger that opens files.
+  "sdk/js": [
+    ["node.js"],
+    ["keyveil.js", "src/ledgers/file.js"],
+    ["src/client/device.js"],
+    ["src/client/options.js", "src/client/upload.js"],
+    // A vote is made without the network: it and the transport know nothing of each other.
+    ["src/client/vote.js", "src/client/transport.js", "src/client/explain.js"],
+    ["src/client/consent.js", "src/client/transactions.js", "src/client/deadline.js"],
+    ["src/descriptions/round.js"],
+    ["src/descriptions/campaign.js"],
+    ["src/ledgers/browser.js", "src/ledgers/memory.js"],
+    ["src/ledgers/states.js"],
+    ["src/mechanisms/named.js"],
+    ["src/mechanisms/calibrations.js", "src/mechanisms/kernels.js"],
+    ["src/mechanisms/oracles.js"],
+    ["src/report/reports.js"],
+    ["src/report/layouts.js", "src/records.js"],
+    ["src/numerics/words.js"],
+    ["src/numerics/bytes.js", "src/numerics/exact.js"],
+    ["src/checks.js"],
+    ["src/refusals.js"],
+  ],
+  // Pages know nothing of each other; keyveil.js and vendor/ are served beside them.
+  "src/keyveil/dashboard/static": [
+    ["app.js"],
+    ["pages/*.js"],
+    ["charts.js", "found.js", "parts.js"],
+    ["api.js", "dom.js", "format.js", "keyveil.js", "vendor/*.js", "theme.js"],
+  ],
+};
+
+/** Modules that may be named beside those of the layers, and by whom. */
+export const OUTSIDE = { "sdk/js/node.js": ["node:crypto"], "sdk/js/src/ledgers/file.js": ["node:fs/promises"] };

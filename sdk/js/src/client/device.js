@@ -1,0 +1,220 @@
+/**
+ * A device: one round of one campaign, one vote.
+ *
+ *     report(held)    bytes: made, paid for and kept; not sent
+ *     submit(held)    the same, and queued; needs the person's yes
+ *     upload()        sends what waits, for at most `timeout`
+ *     enable() disable() status() explain(held)
+ */
+import { readDescription } from "../descriptions/round.js";
+import { answersIn, answerTo, routeOf, unitsSpent } from "../ledgers/states.js";
+import { fromHex, randomBytes } from "../numerics/bytes.js";
+import { toFloat } from "../numerics/exact.js";
+import { readRecord } from "../records.js";
+import { refuse, Refused, SENTENCES } from "../refusals.js";
+import { HEADER_BYTES } from "../report/reports.js";
+import { asksNotToTrack } from "./consent.js";
+import { tell } from "./explain.js";
+import { settled } from "./options.js";
+import { transact } from "./transactions.js";
+import { fetchRound, issuedIds, splitAddress } from "./transport.js";
+import { uploadQueue } from "./upload.js";
+import { ID_BYTES, Vote } from "./vote.js";
+
+/**
+ * @import { Code, Held, LedgerState, Options, Outcome, RefusedReport, Round, Status } from "../../index.d.ts"
+ * @import { Settled } from "./options.js"
+ * @import { Voting } from "./vote.js"
+ */
+
+/**
+ * Where ids come from: whoever the caller names, the collector of a campaign that issues them, or chance.
+ *
+ * @param {Round} round
+ * @param {Settled} options
+ * @param {boolean} [areIssued]
+ * @returns {Voting["ids"]}
+ */
+function idsOf({ id, campaign }, { ids, url, token, fetch, timeout }, areIssued = campaign.issuesIds) {
+  if (ids) return ids;
+  if (!areIssued) return () => randomBytes(ID_BYTES);
+  // An id of the device's own would never count, and its answer would be spent.
+  return url === undefined ? () => refuse("no-id") : issuedIds({ url, campaign: id, token, fetch, timeout });
+}
+
+/**
+ * What every method yields: `ok`, a stable code, and for a refusal its sentence.
+ *
+ * @template {object} T
+ * @param {() => Promise<T | void>} work
+ * @returns {Promise<Outcome<T>>}
+ */
+async function outcomeOf(work) {
+  try {
+    const done = /** @type {T} */ (await work());
+    return { ok: true, code: "done", ...done };
+  } catch (error) {
+    // A stranger's message may quote the record; the code cannot.
+    const code = /** @type {Code} */ (error instanceof Refused ? error.code : "fault");
+    return { ok: false, code, reason: SENTENCES[code] };
+  }
+}
+
+export class Device {
+  #round;
+  #options;
+  #vote;
+
+  /**
+   * Use `Device.open` or `Device.connect`.
+   *
+   * @param {Round} round
+   * @param {Voting} options
+   */
+  constructor(round, options) {
+    this.#round = round;
+    this.#options = options;
+    this.#vote = new Vote(round, options);
+  }
+
+  /**
+   * A device for the description of a round; throws `Refused` for one that it does not answer.
+   *
+   * @param {unknown} description
+   * @param {Options} [options]
+   */
+  static async open(description, options = {}) {
+    const chosen = settled(options);
+    const round = await readDescription(description);
+    return new Device(round, { ...chosen, ids: idsOf(round, chosen) });
+  }
+
+  /**
+   * A device for the open round of the campaign at HOST/v1/campaigns/ID; the campaign must have that id.
+   *
+   * @param {string} url
+   * @param {Options} [options]
+   */
+  static async connect(url, options = {}) {
+    const { base, campaign } = splitAddress(url);
+    const chosen = settled({ url: base, ...options });
+    const { description, areIdsIssued } = await fetchRound({ ...chosen, url });
+    const round = await readDescription(description);
+    if (round.id !== campaign) refuse("other-campaign");
+    // An older collector's campaign does not say itself that ids are issued.
+    const areIssued = areIdsIssued || round.campaign.issuesIds;
+    return new Device(round, { ...chosen, ids: idsOf(round, chosen, areIssued) });
+  }
+
+  /** The campaign's id. */
+  get id() {
+    return this.#round.id;
+  }
+
+  /** What one answer costs, as an epsilon rounded up. */
+  get price() {
+    return toFloat(this.#round.price);
+  }
+
+  /** The person agrees. */
+  enable() {
+    return outcomeOf(() => transact(this.#options, (state) => void (state.consent = "given")));
+  }
+
+  /** The person does not, or no longer: queue and kept bytes of all campaigns are wiped. What was spent stays spent. */
+  disable() {
+    return outcomeOf(() =>
+      transact(this.#options, (state) => {
+        state.consent = "withdrawn";
+        state.queue = [];
+        for (const answer of state.answers) answer.bytes = null;
+      }),
+    );
+  }
+
+  /**
+   * The answer to the round, as bytes for the caller; nothing is queued or sent.
+   *
+   * @param {Held} held
+   * @returns {Promise<Outcome<{ bytes: Uint8Array }>>}
+   */
+  report(held) {
+    return outcomeOf(async () => ({ bytes: fromHex(await this.#vote.cast(held, { needsYes: false })) }));
+  }
+
+  /**
+   * The answer to the round, queued for `upload`, if the person said yes.
+   *
+   * @param {Held} held
+   */
+  submit(held) {
+    return outcomeOf(async () => void (await this.#vote.cast(held, { needsYes: true })));
+  }
+
+  /**
+   * Sends what waits, batch by batch, until nothing is left, a batch fails or `timeout` milliseconds are over.
+   * `refused` says which reports will never count and why, one entry a report.
+   *
+   * @param {number} [timeout]
+   */
+  async upload(timeout = this.#options.timeout) {
+    /** @type {{ sent: number, refused: RefusedReport[] }} */
+    const tally = { sent: 0, refused: [] };
+    const ends = performance.now() + timeout;
+    const outcome = await outcomeOf(() => uploadQueue(this.#round.id, this.#options, ends, tally));
+    return { ...outcome, ...tally };
+  }
+
+  /**
+   * What was spent, what was promised, the most that can ever be spent, and what waits. Epsilons are rounded up.
+   *
+   * @returns {Promise<Outcome<Status>>}
+   */
+  status() {
+    return outcomeOf(() => transact(this.#options, (state) => this.#statusIn(state)));
+  }
+
+  /**
+   * For the person, in words: what is true, what was sent, what can be guessed from it. For this screen only.
+   *
+   * @param {Held} held
+   * @returns {Promise<Outcome<{ text: string }>>}
+   */
+  explain(held) {
+    return outcomeOf(async () => {
+      const { id, number, campaign } = this.#round;
+      readRecord(this.#round, held);
+      const [status, bytes] = await transact(
+        this.#options,
+        (state) => /** @type {const} */ ([this.#statusIn(state), answerTo(state, id, number)?.bytes]),
+      );
+      const sent = bytes ? fromHex(bytes).subarray(HEADER_BYTES) : null;
+      return { text: tell({ campaign, held, sent, price: this.price, status }) };
+    });
+  }
+
+  /**
+   * @param {LedgerState} state
+   * @returns {Status}
+   */
+  #statusIn(state) {
+    const { campaignCap, lifetimeCap, environment } = this.#options;
+    const { id, campaign } = this.#round;
+    const { sent, refused, dropped } = routeOf(state, id);
+    const spentInAll = toFloat(unitsSpent(state));
+    return {
+      consent: asksNotToTrack(environment) ? "do not track" : state.consent,
+      spent: toFloat(unitsSpent(state, id)),
+      promised: campaign.epsilon,
+      spentInAll,
+      worstCase: Math.max(spentInAll, lifetimeCap),
+      campaignCap,
+      lifetimeCap,
+      answers: answersIn(state, id),
+      queued: state.queue.filter((item) => item.campaign === id).length,
+      sent,
+      refused,
+      dropped,
+    };
+  }
+}

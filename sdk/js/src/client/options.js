@@ -1,0 +1,64 @@
+/** What an application may set, with its defaults; what cannot be meant is refused before anything is read. */
+import { BrowserLedger, hasIndexedDb } from "../ledgers/browser.js";
+import { randomBytes } from "../numerics/bytes.js";
+import { refuse } from "../refusals.js";
+import { checkAddress, checkToken, ownFetch, TIMEOUT } from "./transport.js";
+
+/**
+ * @import { Ledger, Options } from "../../index.d.ts"
+ *
+ * @typedef {object} Settled options as the device reads them
+ * @property {string} [url]
+ * @property {string} [token]
+ * @property {Options["ids"]} [ids]
+ * @property {Ledger} ledger
+ * @property {number} campaignCap
+ * @property {number} lifetimeCap
+ * @property {number} mostQueued
+ * @property {number} mostQueuedBytes
+ * @property {number} batch
+ * @property {number} firstWait
+ * @property {number} longestWait
+ * @property {number} timeout
+ * @property {typeof globalThis.fetch} fetch
+ * @property {() => number} now
+ * @property {object} environment
+ * @property {(size: number) => Uint8Array} entropy
+ */
+
+const DEFAULTS = {
+  campaignCap: 4,
+  lifetimeCap: 16,
+  mostQueued: 100,
+  mostQueuedBytes: 1 << 20,
+  batch: 50,
+  firstWait: 1_000,
+  longestWait: 3_600_000,
+  timeout: TIMEOUT,
+  // The noise. Another source than the operating system's is for tests that script it; any other use ends all privacy.
+  entropy: randomBytes,
+  now: Date.now,
+};
+
+/**
+ * Options with their defaults; a cap that is no cap is a programming mistake.
+ *
+ * @param {Options} options
+ * @returns {Settled}
+ */
+export function settled(options) {
+  /** @type {Options} */
+  const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
+  const chosen = { fetch: ownFetch(), environment: globalThis, ...DEFAULTS, ...given };
+  for (const cap of [chosen.campaignCap, chosen.lifetimeCap]) {
+    if (!(typeof cap === "number" && 0 < cap && cap < Infinity)) throw new TypeError("a cap is a positive number");
+  }
+  if (chosen.url !== undefined) checkAddress(chosen.url);
+  checkToken(chosen.token);
+  return { ...chosen, ledger: chosen.ledger ?? ownLedger() };
+}
+
+/** The browser's ledger where there is one; Node is told where its file is. */
+function ownLedger() {
+  return hasIndexedDb() ? new BrowserLedger() : refuse("no-ledger");
+}

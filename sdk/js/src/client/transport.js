@@ -1,0 +1,269 @@
+/**
+ * Over the network: a batch of reports in one POST, a campaign in one GET, an id for a report.
+ *
+ * https is required, except towards this machine. Redirects are not followed. Every wait has a deadline in all,
+ * and every answer a largest size, whatever the collector does.
+ */
+import { isObject, parsed } from "../checks.js";
+import { fromHex } from "../numerics/bytes.js";
+import { refuse } from "../refusals.js";
+import { toFrames } from "../report/reports.js";
+import { within } from "./deadline.js";
+
+/**
+ * @import { RefusedReport } from "../../index.d.ts"
+ *
+ * @typedef {typeof globalThis.fetch} Fetch
+ * @typedef {{ statuses: string[] } | { statuses?: undefined, code: string, after: string | null }} Sent
+ *   a status for each report, or why and how long to wait
+ */
+
+export const TIMEOUT = 10_000;
+const LARGEST_CAMPAIGN = 3 * 2 ** 20;
+const LARGEST_STATUSES = 64 * 2 ** 10;
+const STATUS_BYTES = 64;
+
+// A batch with one of these answers will never be taken; any other answer may be a matter of time.
+const TOO_LARGE = 413;
+const FINAL = [400, 410, TOO_LARGE, 415, 422];
+
+/** The platform's own way to the network, where there is one. */
+export const ownFetch = () => globalThis.fetch?.bind(globalThis);
+
+/**
+ * Why a collector refused a report, by its code.
+ *
+ * @type {Readonly<Record<string, string>>}
+ */
+const REFUSALS = {
+  "round-closed": "the round it answers is over",
+  "wrong-round": "it answers a round that has not been opened",
+  "wrong-campaign": "it answers another campaign",
+  "wrong-length": "it is not as long as the round's reports are",
+  "unknown-version": "the collector does not read its version",
+  "not-canonical": "the collector cannot read its bytes",
+  "wrong-cohort": "its index or hash is not the one that its id gives",
+  "not-issued": "its id is not one that the collector handed out; open the device with the collector's address",
+  "batch-refused": "the collector takes no batch like the one that it was in",
+};
+
+const isCounted = (/** @type {string} */ status) => status === "accepted" || status === "duplicate";
+
+/**
+ * The reports that will never count, each with a code and a reason.
+ *
+ * @param {string[]} statuses
+ * @returns {RefusedReport[]}
+ */
+export const refusedOf = (statuses) =>
+  statuses
+    .filter((status) => !isCounted(status))
+    .map((code) => ({ code, reason: REFUSALS[code] ?? "the collector refused it" }));
+
+/** @param {string} url */
+export function checkAddress(url) {
+  const { protocol, hostname } = parsedAddress(url);
+  const isLoopback = hostname === "localhost" || hostname === "[::1]" || /^127(\.\d+){3}$/.test(hostname);
+  if (protocol !== "https:" && !(protocol === "http:" && isLoopback)) refuse("https-required");
+}
+
+/** @param {string} url */
+function parsedAddress(url) {
+  try {
+    return new URL(url);
+  } catch {
+    return refuse("no-collector");
+  }
+}
+
+/** @param {string} [token] */
+export function checkToken(token) {
+  if (token !== undefined && !/^[\x21-\x7e]+$/.test(token)) refuse("bad-token");
+}
+
+const withoutSlash = (/** @type {string} */ url) => url.replace(/\/+$/, "");
+/**
+ * @param {string} [token]
+ * @returns {Record<string, string>}
+ */
+function authorization(token) {
+  return token === undefined ? {} : { authorization: `Bearer ${token}` };
+}
+
+/**
+ * One request: the status, the wait that was asked for, and a body of at most `largest` bytes (a good answer's).
+ *
+ * @param {{ fetch: Fetch, address: string, init: RequestInit, timeout: number, largest: number }} request
+ */
+function exchange({ fetch, address, init, timeout, largest }) {
+  return within(timeout, async (signal) => {
+    const response = await fetch(address, { ...init, signal, credentials: "omit", redirect: "error" });
+    const after = response.headers.get("retry-after");
+    return { status: response.status, after, body: response.ok ? await readBody(response, largest) : null };
+  });
+}
+
+/**
+ * @param {Response} response
+ * @param {number} largest
+ */
+async function readBody(response, largest) {
+  if (response.body === null) throw new TypeError("an answer without a body");
+  const reader = response.body.getReader();
+  const decoder = new TextDecoder("utf-8", { fatal: true });
+  let text = "";
+  let size = 0;
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return text + decoder.decode();
+    size += value.length;
+    if (size > largest) {
+      await reader.cancel();
+      throw new RangeError("the answer is too large");
+    }
+    text += decoder.decode(value, { stream: true });
+  }
+}
+
+/**
+ * Sends reports before a moment of `performance.now()`.
+ *
+ * Yields a status for each report; or, where the collector must be asked again later, a code and the wait asked for.
+ *
+ * @param {{ url: string, campaign: string, token?: string, fetch: Fetch, ends: number }} collector
+ * @param {Uint8Array[]} reports
+ * @returns {Promise<Sent>}
+ */
+export async function sendReports({ url, campaign, token, fetch, ends }, reports) {
+  const address = `${withoutSlash(url)}/v1/campaigns/${campaign}/reports`;
+  const headers = { "content-type": "application/octet-stream", ...authorization(token) };
+  /** @type {(part: Uint8Array[]) => Promise<Sent>} */
+  const send = async (part) => {
+    const largest = LARGEST_STATUSES + STATUS_BYTES * part.length;
+    const init = { method: "POST", body: toFrames(part), headers };
+    const answer = await exchange({ fetch, address, init, timeout: ends - performance.now(), largest });
+    if (answer.body !== null) return { statuses: readStatuses(answer.body, part.length) };
+    if (answer.status === TOO_LARGE && part.length > 1) return inHalves(send, part);
+    if (FINAL.includes(answer.status)) return { statuses: part.map(() => "batch-refused") };
+    const isToken = answer.status === 401 || answer.status === 403;
+    return { code: isToken ? "token-refused" : "waiting", after: answer.after };
+  };
+  // No answer, or none that can be read: it may be a matter of time.
+  return send(reports).catch(() => ({ code: "waiting", after: null }));
+}
+
+/**
+ * @param {(part: Uint8Array[]) => Promise<Sent>} send
+ * @param {Uint8Array[]} reports
+ * @returns {Promise<Sent>}
+ */
+async function inHalves(send, reports) {
+  const half = reports.length >> 1;
+  const first = await send(reports.slice(0, half));
+  if (!first.statuses) return first;
+  const second = await send(reports.slice(half));
+  // What was answered before a failure is asked again, and counts once: ids stay the same.
+  return second.statuses ? { statuses: [...first.statuses, ...second.statuses] } : second;
+}
+
+/**
+ * @param {string} body
+ * @param {number} expected
+ * @returns {string[]}
+ */
+function readStatuses(body, expected) {
+  const { reports } = JSON.parse(body);
+  const isRight =
+    Array.isArray(reports) && reports.length === expected && reports.every((status) => typeof status === "string");
+  if (!isRight) throw new TypeError("not one status a report");
+  return reports;
+}
+
+/**
+ * Milliseconds that a Retry-After asks for, in seconds or as a date, at most `longest`; null for what is neither.
+ *
+ * @param {string | null} after
+ * @param {number} now
+ * @param {number} longest
+ */
+export function waitAsked(after, now, longest) {
+  if (!after) return null;
+  const wait = /^\d+$/.test(after) ? 1000 * Number(after.slice(0, 9)) : Date.parse(after) - now;
+  return Number.isNaN(wait) ? null : Math.min(longest, Math.max(0, wait));
+}
+
+const ADDRESS = /^(.+)\/v1\/campaigns\/([^/]+)$/;
+
+/**
+ * A campaign's address as the collector's own and the campaign's id.
+ *
+ * @param {string} url
+ */
+export function splitAddress(url) {
+  checkAddress(url);
+  const [, base, campaign] = ADDRESS.exec(withoutSlash(url)) ?? refuse("no-collector");
+  return { base, campaign };
+}
+
+/**
+ * The description of the round in an answer, which says the campaign's text once and names it by its id in the round.
+ *
+ * @param {Record<string, any>} view
+ * @param {string} id
+ */
+const described = (view, id) => (view.round?.campaign === id ? { ...view.round, campaign: view.campaign } : view.round);
+
+/**
+ * What a collector says of a campaign: the description of its open round, and whether it hands out ids.
+ *
+ * @param {{ url: string, token?: string, fetch: Fetch, timeout?: number }} campaign
+ */
+export async function fetchRound({ url, token, fetch, timeout = TIMEOUT }) {
+  const answer = await exchange({
+    fetch,
+    address: withoutSlash(url),
+    init: { headers: authorization(token) },
+    timeout,
+    largest: LARGEST_CAMPAIGN,
+  }).catch((error) => refuse(error instanceof RangeError ? "bad-description" : "waiting"));
+  if (answer.body === null) refuse([401, 403].includes(answer.status) ? "token-refused" : "waiting");
+  const view = parsed(answer.body);
+  if (!isObject(view)) refuse("bad-description");
+  if (view.round === null) refuse("waiting");
+  return { description: described(view, splitAddress(url).campaign), areIdsIssued: view.ids === "issued" };
+}
+
+/**
+ * Where a device gets the ids of its reports, if its campaign hands them out:
+ * `Device.open(description, {ids: issuedIds(...)})`.
+ *
+ * One is asked for before an answer that is new, never before one that is repeated. For one nonce, which a device gives
+ * in campaigns whose text says that ids are issued, it is always the same.
+ *
+ * @param {{ url: string, campaign: string, token?: string, fetch?: Fetch, timeout?: number }} source
+ * @returns {(nonce?: string) => Promise<Uint8Array<ArrayBuffer>>}
+ */
+export function issuedIds({ url, campaign, token, fetch = ownFetch(), timeout = TIMEOUT }) {
+  checkAddress(url);
+  checkToken(token);
+  const ids = `${withoutSlash(url)}/v1/campaigns/${campaign}/ids?count=1`;
+  const init = { method: "POST", headers: authorization(token) };
+  return async (nonce) => {
+    const address = nonce === undefined ? ids : `${ids}&nonce=${nonce}`;
+    const answer = await exchange({ fetch, address, init, timeout, largest: LARGEST_STATUSES }).catch(() => null);
+    return fromHex(readId(answer?.body ?? "") ?? refuse("no-id"));
+  };
+}
+
+/**
+ * @param {string} body
+ * @returns {string | null}
+ */
+function readId(body) {
+  try {
+    const [id] = JSON.parse(body).ids;
+    return /^[0-9a-f]{32}$/.test(id) ? id : null;
+  } catch {
+    return null;
+  }
+}

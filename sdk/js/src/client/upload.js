@@ -1,0 +1,95 @@
+/**
+ * Sending what waits, batch by batch.
+ *
+ * The collector answers with a status for each report, and its word is final: what it counts and what it refuses
+ * both leave the queue. Only no answer, a busy collector or a token that is not taken leave reports waiting.
+ */
+import { routeOf } from "../ledgers/states.js";
+import { fromHex, randomBytes } from "../numerics/bytes.js";
+import { refuse } from "../refusals.js";
+import { requireConsent } from "./consent.js";
+import { transact } from "./transactions.js";
+import { refusedOf, sendReports, waitAsked } from "./transport.js";
+
+/**
+ * @import { LedgerState, RefusedReport } from "../../index.d.ts"
+ * @import { Settled } from "./options.js"
+ * @import { Sent } from "./transport.js"
+ */
+
+const LONGEST_ASKED = 86_400_000;
+
+/**
+ * Sends a campaign's reports until nothing is left, a batch fails or the moment `ends` of `performance.now()` is over;
+ * adds to `tally` what became of them.
+ *
+ * @param {string} campaign
+ * @param {Settled} options
+ * @param {number} ends
+ * @param {{ sent: number, refused: RefusedReport[] }} tally
+ */
+export async function uploadQueue(campaign, options, ends, tally) {
+  const { url, token, fetch } = options;
+  if (url === undefined) refuse("no-collector");
+  for (;;) {
+    const part = await transact(options, (state) => nextBatch(state, campaign, options));
+    if (!part.length) return;
+    if (performance.now() >= ends) refuse("waiting");
+    const outcome = await sendReports({ url, campaign, token, fetch, ends }, part.map(fromHex));
+    await transact(options, (state) => settle(state, campaign, part, outcome, options));
+    if (!outcome.statuses) return refuse(outcome.code);
+    const refused = refusedOf(outcome.statuses);
+    tally.sent += part.length - refused.length;
+    tally.refused.push(...refused);
+  }
+}
+
+/**
+ * @param {LedgerState} state
+ * @param {string} campaign
+ * @param {Settled} options
+ */
+function nextBatch(state, campaign, { environment, batch, now }) {
+  requireConsent(state, environment, true);
+  const waiting = state.queue.filter((item) => item.campaign === campaign);
+  const wait = routeOf(state, campaign).notBefore - now();
+  // Nobody is made to wait longer than a day: the clock was set back since.
+  if (waiting.length && 0 < wait && wait <= LONGEST_ASKED) refuse("waiting");
+  return waiting.slice(0, batch).map((item) => item.report);
+}
+
+/**
+ * @param {LedgerState} state
+ * @param {string} campaign
+ * @param {string[]} part
+ * @param {Sent} outcome
+ * @param {Settled} options
+ */
+function settle(state, campaign, part, outcome, options) {
+  const route = routeOf(state, campaign);
+  if (!outcome.statuses) {
+    route.failures++;
+    route.notBefore = options.now() + backOff(route.failures, outcome.after, options);
+    return;
+  }
+  const settledReports = new Set(part);
+  state.queue = state.queue.filter((item) => !settledReports.has(item.report));
+  const refused = refusedOf(outcome.statuses).length;
+  route.failures = 0;
+  route.notBefore = 0;
+  route.sent += part.length - refused;
+  route.refused += refused;
+}
+
+/**
+ * Longer after every failure, with jitter; or as long as the collector asks, up to a day.
+ *
+ * @param {number} failures
+ * @param {string | null} after
+ * @param {Settled} options
+ */
+function backOff(failures, after, { firstWait, longestWait, now }) {
+  const ceiling = Math.min(longestWait, firstWait * 2 ** Math.min(failures - 1, 30));
+  const jitter = new DataView(randomBytes(4).buffer).getUint32(0) / 2 ** 32;
+  return waitAsked(after, now(), LONGEST_ASKED) ?? ceiling * (0.5 + jitter / 2);
+}

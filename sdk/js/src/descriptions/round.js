@@ -1,0 +1,88 @@
+/**
+ * The description of a round, read strictly: exactly its fields, each within bounds, or a refusal.
+ *
+ * Nothing in it is believed beyond what it asks: the campaign's id is the hash of its text, the noise is
+ * calibrated here, the price follows from the noise.
+ */
+import { demand, hasExactly, isObject, isWhole, placesOf } from "../checks.js";
+import { mechanismOf } from "../mechanisms/named.js";
+import { sha256, toHex, toUtf8 } from "../numerics/bytes.js";
+import { parseFraction } from "../numerics/exact.js";
+import { refuse } from "../refusals.js";
+import { readCampaign, readText } from "./campaign.js";
+
+/**
+ * @import { Round } from "../../index.d.ts"
+ * @import { Ratio } from "../numerics/exact.js"
+ */
+
+const FORMAT = "keyveil-round/1";
+const FIELDS = ["format", "campaign", "number", "purpose", "protocol", "group", "keys", "mechanism"];
+const PURPOSE = /^[\x20-\x7e]{0,200}$/;
+const PROTOCOL = /^[a-z0-9-]{1,40}\/[1-9][0-9]{0,4}$/;
+const LARGEST_ROUND = 65535;
+
+/**
+ * The round that a description describes (Python: `Campaign.device_config`), checked and calibrated.
+ *
+ * `pin` is the hash of everything that the description says; `price` is what an answer costs, in units of 2^-192.
+ *
+ * @param {unknown} description
+ * @returns {Promise<Round>}
+ */
+export async function readDescription(description) {
+  demand(isObject(description) && Object.hasOwn(description, "format"));
+  if (description.format !== FORMAT) refuse("unknown-version");
+  demand(hasExactly(description, FIELDS));
+  const { number, purpose, protocol } = description;
+  const text = readText(description.campaign);
+  const campaign = readCampaign(text);
+  demand(isWhole(number, 1, LARGEST_ROUND));
+  demand(typeof purpose === "string" && PURPOSE.test(purpose));
+  demand(typeof protocol === "string" && PROTOCOL.test(protocol));
+  const group = readGroup(description.group);
+  const asked = readKeys(description.keys, campaign.names.length);
+  const mechanism = mechanismOf(description.mechanism, asked?.size ?? campaign.names.length);
+  const digest = await sha256(toUtf8(text));
+  const id = toHex(digest);
+  const pin = toHex(await sha256(toUtf8(canonical({ ...description, campaign: id }))));
+  return { id, tag: digest.slice(0, 16), number, campaign, group, asked, mechanism, price: mechanism.price, pin };
+}
+
+/**
+ * One JSON text a value: keys sorted, no spaces. Lists hold texts and numbers alone.
+ *
+ * @param {unknown} value
+ * @returns {string}
+ */
+function canonical(value) {
+  if (!isObject(value)) return JSON.stringify(value);
+  const fields = Object.keys(value)
+    .sort()
+    .map((name) => `${JSON.stringify(name)}:${canonical(value[name])}`);
+  return `{${fields.join()}}`;
+}
+
+/**
+ * @param {unknown} ends
+ * @returns {[Ratio, Ratio]}
+ */
+function readGroup(ends) {
+  demand(Array.isArray(ends) && ends.length === 2);
+  const [low, high] = ends.map(parseFraction);
+  demand(low !== null && high !== null && low.isBelow(high) && high.n <= high.d);
+  return [low, high];
+}
+
+/**
+ * From a campaign's codes to the round's, or null where all keys are asked about.
+ *
+ * @param {unknown} codes
+ * @param {number} nKeys
+ */
+function readKeys(codes, nKeys) {
+  if (codes === null) return null;
+  demand(Array.isArray(codes) && 1 <= codes.length && codes.length <= nKeys);
+  demand(codes.every((code) => isWhole(code, 0, nKeys - 1)));
+  return placesOf(/** @type {number[]} */ (codes));
+}

@@ -1,0 +1,186 @@
+/**
+ * What a ledger holds: one document, changed as a whole.
+ *
+ *     secret    32 bytes, the device's own: its place among the groups of a campaign follows from it
+ *     latest    the latest time ever seen, in milliseconds; it never goes back
+ *     consent   unasked, given or withdrawn
+ *     answers   one a round of a campaign: pin of its description, price in units, bytes (null once wiped)
+ *     queue     reports that wait for the collector
+ *     routes    how sending goes, one a campaign
+ *
+ * What a ledger says is believed or refused, never repaired.
+ */
+import { randomBytes, toHex } from "../numerics/bytes.js";
+import { isObject, isWhole } from "../checks.js";
+import { refuse } from "../refusals.js";
+import { unitsOf } from "../numerics/exact.js";
+
+/** @import { LedgerAnswer, LedgerState } from "../../index.d.ts" */
+
+const VERSION = 2;
+// Under this number stands what version 1 spent on a campaign; no description has it.
+const BEFORE = 0;
+
+/** @returns {LedgerState} */
+export const freshState = (secret = toHex(randomBytes(32))) => ({
+  version: VERSION,
+  secret,
+  latest: 0,
+  consent: "unasked",
+  answers: [],
+  queue: [],
+  routes: {},
+});
+
+/**
+ * The state in a document, of this version or the one before; a refusal where it cannot be believed.
+ *
+ * @param {any} document
+ * @returns {LedgerState}
+ */
+export function readState(document) {
+  try {
+    const state = document.version === 1 ? migrated(document) : document;
+    if (isState(state)) return state;
+  } catch {
+    // Parts of it make no sense.
+  }
+  return refuse("ledger-corrupt");
+}
+
+const HEX = /^(?:[0-9a-f]{2})*$/;
+const HASH = /^[0-9a-f]{64}$/;
+const UNITS = /^(0|[1-9][0-9]*)$/;
+const isBytes = (/** @type {unknown} */ text) => typeof text === "string" && HEX.test(text);
+const isHash = (/** @type {unknown} */ text) => typeof text === "string" && HASH.test(text);
+const isTime = (/** @type {unknown} */ value) => typeof value === "number" && Number.isFinite(value) && value >= 0;
+const isCount = (/** @type {unknown} */ value) => isWhole(value, 0, Number.MAX_SAFE_INTEGER);
+
+/**
+ * @param {any} state
+ * @returns {state is LedgerState}
+ */
+function isState(state) {
+  const { version, secret, latest, consent, answers, queue, routes } = state;
+  return (
+    version === VERSION &&
+    isHash(secret) &&
+    isTime(latest) &&
+    ["unasked", "given", "withdrawn"].includes(consent) &&
+    answers.every(isAnswer) &&
+    new Set(answers.map(roundOf)).size === answers.length &&
+    queue.every(isQueued) &&
+    isObject(routes) &&
+    Object.values(routes).every(isRoute)
+  );
+}
+
+/** @type {(answer: LedgerAnswer) => string} */
+const roundOf = ({ campaign, round }) => `${campaign} ${round}`;
+
+/** @type {(item: Record<string, unknown>) => boolean} */
+const isQueued = ({ campaign, report }) => isHash(campaign) && isBytes(report);
+
+/** @param {Record<string, unknown>} answer */
+function isAnswer({ campaign, round, pin, units, bytes }) {
+  const isPaid = typeof units === "string" && UNITS.test(units);
+  return (
+    isHash(campaign) &&
+    isWhole(round, 0, 65535) &&
+    (pin === null || isHash(pin)) &&
+    isPaid &&
+    (bytes === null || isBytes(bytes))
+  );
+}
+
+/** @param {any} route */
+function isRoute({ failures, notBefore, sent, refused, dropped }) {
+  return isTime(notBefore) && [failures, sent, refused, dropped].every(isCount);
+}
+
+/**
+ * Version 1 kept floats, and answers under a hash of the question. What was spent stays spent, rounded up; a round's
+ * latest bytes are kept without a pin and repeated whatever its description.
+ *
+ * @param {any} document
+ * @returns {LedgerState}
+ */
+function migrated({ enabled, secret, spent, memo, queue }) {
+  const campaigns = Object.keys(spent);
+  /** @type {LedgerAnswer[]} */
+  const answers = campaigns.map((campaign) => {
+    if (!isTime(spent[campaign])) refuse("ledger-corrupt");
+    return { campaign, round: BEFORE, pin: null, units: String(unitsOf(spent[campaign])), bytes: null };
+  });
+  for (const { tag, round, report } of /** @type {any[]} */ (Object.values(memo))) {
+    const campaign = campaigns.find((id) => id.startsWith(tag));
+    const known = answers.find((answer) => answer.campaign === campaign && answer.round === round);
+    if (known) known.bytes = report;
+    else if (campaign) answers.push({ campaign, round, pin: null, units: "0", bytes: report });
+  }
+  const consent = enabled ? "given" : campaigns.length ? "withdrawn" : "unasked";
+  return { ...freshState(secret), consent, answers, queue };
+}
+
+// --- what is asked of a state ---
+
+/**
+ * The answer that was given to a round, if one was.
+ *
+ * @param {LedgerState} state
+ * @param {string} campaign
+ * @param {number} round
+ */
+export const answerTo = ({ answers }, campaign, round) =>
+  answers.find((answer) => answer.campaign === campaign && answer.round === round);
+
+/**
+ * The units spent on a campaign, or on all of them.
+ *
+ * @param {LedgerState} state
+ * @param {string} [campaign]
+ */
+export const unitsSpent = ({ answers }, campaign) =>
+  answers.reduce(
+    (sum, answer) => (campaign === undefined || answer.campaign === campaign ? sum + BigInt(answer.units) : sum),
+    0n,
+  );
+
+/**
+ * How many rounds of a campaign have an answer.
+ *
+ * @param {LedgerState} state
+ * @param {string} campaign
+ */
+export const answersIn = ({ answers }, campaign) =>
+  answers.filter((answer) => answer.campaign === campaign && answer.round !== BEFORE).length;
+
+/**
+ * How sending goes for a campaign.
+ *
+ * @param {LedgerState} state
+ * @param {string} campaign
+ */
+export function routeOf({ routes }, campaign) {
+  routes[campaign] ??= { failures: 0, notBefore: 0, sent: 0, refused: 0, dropped: 0 };
+  return routes[campaign];
+}
+
+/**
+ * Queue a report, unless it waits already; the oldest make room and are counted as dropped.
+ *
+ * @param {LedgerState} state
+ * @param {string} campaign
+ * @param {string} report
+ * @param {{ mostQueued: number, mostQueuedBytes: number }} bounds
+ */
+export function enqueue(state, campaign, report, { mostQueued, mostQueuedBytes }) {
+  if (state.queue.some((item) => item.report === report)) return;
+  state.queue.push({ campaign, report });
+  let bytes = state.queue.reduce((sum, item) => sum + item.report.length / 2, 0);
+  while (state.queue.length > mostQueued || bytes > mostQueuedBytes) {
+    const [gone] = state.queue.splice(0, 1);
+    bytes -= gone.report.length / 2;
+    routeOf(state, gone.campaign).dropped++;
+  }
+}

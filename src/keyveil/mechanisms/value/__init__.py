@@ -1,0 +1,1 @@
+"""Reports of a number on a grid for every key: whole distributions of values."""

@@ -1,0 +1,171 @@
+"""Methods: every way of asking that a campaign can name, in one list.
+
+A method is a mechanism (a kernel, `keyveil.mechanisms`) or several in rounds that follow from each
+other, and what is made of their reports. This list is all there is: what a campaign says is looked up
+here, by devices too, which need nothing but the standard library for it; `keyveil.protocols` makes
+rounds and estimates of what it says. An id's meaning never changes; a new meaning is a new id.
+
+`pckv-ue:naive` names a method and an allocation other than its default.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from keyveil.errors import MechanismError
+from keyveil.mechanisms import REGISTRY
+
+__all__ = ["METHODS", "Method", "find_method", "has_several_rounds", "mechanism_of"]
+
+# How the tally of a single round is read: debiased signs, and what needs reading in its own way.
+SIGNS, KEYS_ONLY, APART, EM, MLE, VALUES = "signs", "keys-only", "apart", "em", "mle", "values"
+
+# The options of mechanisms that people may set, whichever they belong to.
+MECHANISM_OPTIONS = ("bins", "half_width", "cohorts", "buckets", "rho")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """What a campaign asks for."""
+
+    what: str
+    """In one line."""
+    mechanism: str | None = None
+    """The mechanism of its only round; None where there are several, which follow from each other."""
+    reading: str = SIGNS
+    """What is made of the reports to that round."""
+    allocations: tuple[str, ...] = ()
+    """Those that its name may ask for, the default first."""
+    gives_distribution: bool = False
+    needs_users: bool = False
+    """Whether it makes a difference how many users are expected."""
+    from_literature: bool = False
+    """Whether it is a paper's, kept for comparison."""
+
+    @property
+    def has_several_rounds(self) -> bool:
+        """Whether later rounds follow from earlier ones, so that devices learn each from the collector."""
+        return self.mechanism is None
+
+
+def _allocations(mechanism: str) -> tuple[str, ...]:
+    return tuple(allocation.value for allocation in REGISTRY[mechanism].allocations)
+
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        "privkv": Method(
+            what="an index, held or not, a sign",
+            mechanism="privkv",
+            allocations=_allocations("privkv"),
+            from_literature=True,
+        ),
+        "privkvm": Method(what="c rounds; non-holders speak for the last mean", from_literature=True),
+        "privkvm-plus": Method(
+            what="rounds that spend half of what is left until means settle", from_literature=True
+        ),
+        "privkvm-virtual": Method(what="real rounds, then predicted ones", from_literature=True),
+        "privkv-em": Method(
+            what="PrivKV's reports, four-state EM as published",
+            mechanism="privkv",
+            reading=EM,
+            from_literature=True,
+        ),
+        "privkv-mle": Method(
+            what="PrivKV's reports, exact three-state likelihood",
+            mechanism="privkv",
+            reading=MLE,
+            from_literature=True,
+        ),
+        "privkvm-star": Method(
+            what="values as boundaries; all keys, then the heavy ones",
+            gives_distribution=True,
+            from_literature=True,
+        ),
+        "kvue": Method(
+            what="an index, absent or + or - at once", mechanism="kvue", allocations=_allocations("kvue")
+        ),
+        "pckv-ue": Method(
+            what="one noisy trit per key", mechanism="pckv-ue", allocations=_allocations("pckv-ue")
+        ),
+        "pckv-grr": Method(
+            what="one signed key, amplified", mechanism="pckv-grr", allocations=_allocations("pckv-grr")
+        ),
+        "ks-ue": Method(
+            what="one noisy trit per key, rarer wrong signs",
+            mechanism="ks-ue",
+            allocations=_allocations("ks-ue"),
+        ),
+        "ks-grr": Method(what="candidates by hashing, then signed keys among them"),
+        "ue-sw": Method(
+            what="one noisy value per key; whole distributions",
+            mechanism="ue-sw",
+            reading=VALUES,
+            allocations=_allocations("ue-sw"),
+            gives_distribution=True,
+        ),
+        "bucket": Method(what="whole records hashed to a few buckets, one sent", mechanism="bucket"),
+        "levels": Method(what="an index, absent or a level of the value at once", mechanism="levels"),
+        "auto": Method(what="the planner's choice for what the sizes turn out to be", needs_users=True),
+        "krr-harmony": Method(
+            what="baseline: key by randomized response, sign apart",
+            mechanism="krr-harmony",
+            reading=APART,
+            from_literature=True,
+        ),
+        "rappor-harmony": Method(
+            what="baseline: symmetric bits, sign apart",
+            mechanism="rappor-harmony",
+            reading=APART,
+            from_literature=True,
+        ),
+        "oue-harmony": Method(
+            what="baseline: optimised bits, sign apart",
+            mechanism="oue-harmony",
+            reading=APART,
+            from_literature=True,
+        ),
+        "grr": Method(what="keys only: randomized response", mechanism="grr", reading=KEYS_ONLY),
+        "oue": Method(what="keys only: optimised bits", mechanism="oue", reading=KEYS_ONLY),
+        "olh": Method(what="keys only: a hash and randomized response", mechanism="olh", reading=KEYS_ONLY),
+    }
+)
+
+
+def find_method(name: str) -> tuple[Method, str]:
+    """The method behind a name, and the allocation that the name asks for.
+
+    >>> find_method("pckv-ue:naive")[1]
+    'naive'
+    """
+    method_id, _, allocation = name.partition(":")
+    if method_id not in METHODS:
+        near = difflib.get_close_matches(method_id, METHODS, n=1, cutoff=0.5)
+        hint = f'did you mean "{near[0]}"?' if near else f"known are {', '.join(METHODS)}"
+        raise MechanismError(f'unknown mechanism "{method_id}"; {hint}')
+    method = METHODS[method_id]
+    if allocation and allocation not in method.allocations:
+        known = ", ".join(method.allocations) or "only its own"
+        raise MechanismError(f'"{method_id}" has no allocation "{allocation}"; expected {known}')
+    return method, allocation
+
+
+def has_several_rounds(name: str) -> bool:
+    """Whether a method of this name has rounds that follow from each other.
+
+    >>> has_several_rounds("privkvm"), has_several_rounds("kvue")
+    (True, False)
+    """
+    return name in METHODS and METHODS[name].has_several_rounds
+
+
+def mechanism_of(name: str) -> str:
+    """The mechanism whose reports a method of one round reads; any other name stands for itself.
+
+    >>> mechanism_of("privkv-em"), mechanism_of("pckv-ue:naive")
+    ('privkv', 'pckv-ue:naive')
+    """
+    return (METHODS[name].mechanism if name in METHODS else None) or name

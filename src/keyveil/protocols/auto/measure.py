@@ -1,0 +1,62 @@
+"""The large group: everybody about all keys (`collect`), or the rest about the candidates (`measure`)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from keyveil.estimate import Estimates, estimate
+from keyveil.estimate.shrink import Evidence
+from keyveil.estimate.sizes import SizeLaw, Truncation
+from keyveil.mechanisms import Bucket, KeyValueMechanism, Levels, SampledIndex, SignedResponse
+from keyveil.plan import Choice
+from keyveil.protocols.auto import groups
+from keyveil.protocols.auto.answers import Answered
+from keyveil.protocols.auto.choose import choose
+from keyveil.protocols.auto.discover import Candidates
+from keyveil.protocols.auto.settings import Settings
+from keyveil.rounds import Round
+
+
+class Measured(NamedTuple):
+    """What a large group told: unbiased estimates about its records, cut or whole."""
+
+    round: Round
+    raw: Estimates
+    seen: Evidence
+
+    @property
+    def cut(self) -> Truncation:
+        """How its records were cut."""
+        return self.seen.truncation
+
+
+def ask_all(settings: Settings, before: Round, choice: Choice) -> Round:
+    """Everybody who is left, about all keys."""
+    group = groups.main(settings.tuning, before.group[1], choice)
+    return settings.round(before.campaign, before.number + 1, "collect", choice.mechanism, group)
+
+
+def ask_again(settings: Settings, before: Round, candidates: Candidates) -> Round:
+    """Everybody who is left, about the candidates."""
+    low, keys = before.group[1], candidates.keys
+    choice = choose(settings, candidates.law, len(keys), 1 - low)
+    group = groups.main(settings.tuning, low, choice)
+    return settings.round(before.campaign, before.number + 1, "measure", choice.mechanism, group, keys)
+
+
+def read(found: Answered, law: SizeLaw) -> Measured:
+    """What a large group of users with these sizes told, before truncation was checked."""
+    mechanism = _signed(found)
+    raw = estimate(mechanism, found.tally).told_within(found.round.size)
+    # A mechanism that asks about one key cuts no record.
+    asks_one = isinstance(mechanism, SampledIndex | Levels)
+    l = mechanism.n_keys if asks_one else mechanism.pairs_per_user
+    return Measured(found.round, raw, Evidence.of(raw, Truncation(law=law, l=l)))
+
+
+def _signed(found: Answered) -> KeyValueMechanism:
+    """The mechanism of a large group: one of those that `plan.choice` chooses among."""
+    match found.round.mechanism:
+        case Bucket() | SignedResponse() | SampledIndex() | Levels() as mechanism:
+            return mechanism
+    raise found.unreadable()

@@ -1,0 +1,81 @@
+"""`auto` as a state machine: which round follows which."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from keyveil.estimate.sizes import SizeLaw
+from keyveil.protocols.auto import check, discover, groups, measure, sizes, values
+from keyveil.protocols.auto.answers import Answers
+from keyveil.protocols.auto.choose import choose
+from keyveil.protocols.auto.discover import Candidates
+from keyveil.protocols.auto.outcome import outcome
+from keyveil.protocols.auto.settings import Settings
+from keyveil.protocols.base import History, Outcome, check_history
+from keyveil.rounds import Round
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Auto(Settings):
+    """Sizes, values, then what suits them.
+
+    >>> from fractions import Fraction
+    >>> protocol = Auto(epsilon=Fraction(1), n_keys=50, users=10_000, pairs_per_user=3)
+    >>> [stage.purpose for stage in protocol.stages()]
+    ['sizes', 'values', 'collect', 'check']
+    """
+
+    def start(self, campaign: str) -> Round:
+        """Sizes, or values where there is nothing to learn about sizes."""
+        return sizes.ask(self, campaign) if self.holds_several else values.ask(self, campaign, 1)
+
+    def next(self, history: History) -> Round | Outcome:
+        """What follows from the rounds so far: read as they were opened, whatever would be opened today."""
+        check_history(self, history)
+        answers, before = Answers(history), history[-1][0]
+        match before.purpose:
+            case "sizes":
+                return self._after_sizes(before, sizes.law(self, answers))
+            case "values":
+                return self._main(before, sizes.law(self, answers))
+            case "discover":
+                found = discover.read(self, answers.required("discover"), sizes.law(self, answers))
+                return discover.ask_overlap(self, before, discover.candidates(self, found))
+            case "overlap":
+                return measure.ask_again(self, before, discover.read_overlap(self, answers))
+            case "collect" if check.is_due(self, before):
+                measured = measure.read(answers.required("collect"), sizes.law(self, answers))
+                return check.ask(self, measured, values.anchor(self, answers))
+            case "measure" if check.is_due(self, before):
+                candidates = discover.read_overlap(self, answers)
+                measured = measure.read(answers.required("measure"), candidates.law)
+                return check.ask(self, measured, values.anchor(self, answers))
+        return outcome(self, answers)
+
+    def _after_sizes(self, before: Round, law: SizeLaw) -> Round:
+        """Values, unless the keys will tell themselves where means lie."""
+        if values.are_needed(self, law):
+            return values.ask(self, before.campaign, 2)
+        return self._main(before, law)
+
+    def _main(self, before: Round, law: SizeLaw) -> Round:
+        """What most users are asked, after the small groups: one round, or the first of two."""
+        choice = choose(self, law, self.n_keys, 1 - before.group[1])
+        ask = discover.ask if discover.pays(self, choice) else measure.ask_all
+        return ask(self, before, choice)
+
+    def stages(self) -> tuple[Round, ...]:
+        """All rounds of one course, with stand-ins: everybody is in one group, so epsilon is any round's."""
+        law, stages = SizeLaw.exactly(self.pairs_per_user), [self.start("stage")]
+        if self.holds_several:
+            stages.append(values.ask(self, "stage", 2))
+        stages.append(self._main(stages[-1], law))
+        if stages[-1].purpose == "discover":
+            keys = tuple(range(min(self.n_keys, self.tuning.fewest_tops * self.top)))
+            stages.append(discover.ask_overlap(self, stages[-1], keys))
+            stages.append(measure.ask_again(self, stages[-1], Candidates(keys, law)))
+        if self.holds_several:
+            # Whoever may be asked to check belongs to no other group.
+            last = replace(stages[-1], group=(stages[-1].group[0], groups.check(self.tuning)[0]))
+            stages[-1:] = [last, check.ask_about(self, last, (0,), 1.0)]
+        return tuple(stages)
