@@ -177,8 +177,8 @@ FAULTS = (
     Fault(
         "a claim that does not look again after a flush",
         "collector/store/postgres.py",
-        "if claimed and self._last_run(campaign) != runs.last:",
-        "if not claimed and self._last_run(campaign) != runs.last:",
+        "if claimed and last != runs.last:",
+        "if not claimed and last != runs.last:",
         ("collector/test_runs.py",),
     ),
     Fault(
@@ -212,8 +212,8 @@ FAULTS = (
     Fault(
         "a revoked token that still opens",
         "collector/writing/commit.py",
-        "if upload.token in dead:",
-        "if upload.token is dead:",
+        "if upload.token is not None and upload.token not in live:",
+        "if upload.token is not None and upload.token is live:",
         COLLECTOR,
     ),
     Fault(
