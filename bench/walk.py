@@ -3,12 +3,13 @@
     python bench/walk.py [--json FILE] [--beside FILE]   prints a table and rewrites bench/results/walk.json
 
 A collector runs in this process as `keyveil serve` starts it. A device that has read its round submits one
-pair and sends it; an analyst asks for the release, or for the results that the dashboard draws. Whoever wants
-to follow a step reads every file in which a function was called meanwhile, so these are counted: of the
-device for `submit`, of the collector's threads for the rest, without what its clock does every second. Each
-step is walked once before: what is only done the first time a process does it (tables that are made, modules
-that are imported) is no part of the path. Every campaign and every token is new, so that no cache shortens
-the walk; nobody has asked for the release before the results.
+pair and sends it; an operator closes the round, and what was found is stored; an analyst asks for the
+release, or for the results that the dashboard draws. Whoever wants to follow a step reads every file in which
+a function was called meanwhile, so these are counted: of the device for `submit`, of the collector's threads
+for the rest, without what its clock does every second. Each step is walked once before: what is only done the
+first time a process does it (tables that are made, modules that are imported) is no part of the path. Every
+campaign and every token is new, so that no cache shortens the walk; nobody has asked for the release before
+the results.
 
 `--beside` names a result of an older commit, which stays in the file as "before":
 PYTHONPATH=OLD/src python bench/walk.py --json /tmp/before.json
@@ -128,6 +129,9 @@ class Walker(threading.Thread):
         self.files["submit"] = sorted(self._recorder.device)
         self.files["upload"] = sorted(self._recorder.collector)
         with self._recorder.on():
+            _ask(f"{url}/rounds/1/close", token, {})
+        self.files["close"] = sorted(self._recorder.collector)
+        with self._recorder.on():
             _ask(f"{url}/{what}", token)
         self.files[what] = sorted(self._recorder.collector)
 
@@ -186,7 +190,7 @@ def main() -> None:
     files = walk()
     print(f"{'step':10}{'before':>8}{'files':>8}{'goal':>8}")
     for step, found in files.items():
-        print(f"{step:10}{len(before.get(step, ())) or '':>8}{len(found):>8}{GOALS[step]:>8}")
+        print(f"{step:10}{len(before.get(step, ())) or '':>8}{len(found):>8}{GOALS.get(step, ''):>8}")
     said = {"goals": GOALS, "counts": {step: len(found) for step, found in files.items()}, "files": files}
     given.json.write_text(json.dumps(said | {"before": before}, indent=1) + "\n")
 
