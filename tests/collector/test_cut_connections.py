@@ -66,8 +66,8 @@ def test_no_connection_that_breaks_loses_or_doubles_a_report(url, proxy, seed, m
     )
     assert total.acknowledged > 0
     assert (refusals > 0) == (mode != "delay")
-    # Only a commit whose answer was lost is met again.
-    assert recognised == 0 or mode == "after"
+    # A commit whose answer was lost is met again; in a pipeline only the Sync behind it may be lost.
+    assert recognised == 0 or mode != "delay"
 
 
 def test_reports_of_a_commit_whose_answer_was_lost_are_known(url, proxy):

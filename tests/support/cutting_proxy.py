@@ -2,7 +2,7 @@
 
 What the server writes is its own affair; what a collector can lose is the connection, and with it the answer
 to a commit that happened. A message is here what the server acts upon at once: everything up to the
-protocol's next Sync, a simple query, or the start of a session.
+protocol's next Sync or Flush, a simple query, or the start of a session.
 """
 
 import socket
@@ -12,8 +12,11 @@ import time
 from contextlib import suppress
 
 _LENGTH = struct.Struct("!I")
-# Sync, Query and Terminate; of the server, ReadyForQuery.
-_ENDS, _READY = b"SQX", b"Z"
+# Sync, Flush, Query and Terminate; of the server, ReadyForQuery.
+_ENDS, _READY = b"SHQX", b"Z"
+_FLUSH = b"H\x00\x00\x00\x04"
+# Seconds in which the server has answered; after a Flush it does not say when it is ready.
+_LONGEST, _AFTER_FLUSH = 10, 0.05
 
 # before: nothing of it arrives; half: some of it; after: all of it, but the answer is lost; delay: slowly.
 MODES = ("before", "half", "after", "delay")
@@ -76,14 +79,14 @@ class CuttingProxy:
                 elif mode != "before":
                     server.sendall(message)
                 if mode == "after":
-                    is_answered.wait(10)
+                    is_answered.wait(_AFTER_FLUSH if message.endswith(_FLUSH) else _LONGEST)
                 if mode in ("before", "half", "after"):
                     break
                 message = _read_message(client)
         for side in (client, server):
             with suppress(OSError):
                 side.shutdown(socket.SHUT_RDWR)
-        back.join(10)
+        back.join(_LONGEST)
         client.close()
         server.close()
 

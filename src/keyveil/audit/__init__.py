@@ -1,6 +1,5 @@
 """Exact certificates from the kernel; black-box lower bounds from draws of the sampler."""
 
-import keyveil.audit.literature  # noqa: F401  # registers what it knows
 from keyveil.audit.blackbox import Trial, epsilon_lower_bound, try_out
 from keyveil.audit.exact import (
     Certificate,

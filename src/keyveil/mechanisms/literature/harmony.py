@@ -18,6 +18,7 @@ from keyveil.numerics import WORD_BITS, exp_below, parse_epsilon
 class Harmony:
     """Round a value to a sign and tell it by randomized response.
 
+    >>> from keyveil.domain import FULL_LEVEL
     >>> m = Harmony.for_epsilon(1)
     >>> round(float(m.debias(m.row(FULL_LEVEL)[1] - m.row(FULL_LEVEL)[0])), 6)
     1.0

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from keyveil.audit.reports import (
+from keyveil.audit.reports.noise import (
     FEWEST_EXPECTED,
     Finding,
     count_findings,
