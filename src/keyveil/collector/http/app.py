@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from keyveil.collector.campaigns.cache import RoundGrowth
 from keyveil.collector.campaigns.collector import Collector
+from keyveil.collector.http import handlers
 from keyveil.collector.http.endpoints import ENDPOINTS, Endpoint, Scope
 from keyveil.collector.http.handlers import AdmittedRequest
 from keyveil.collector.http.intake import FRUITLESS, PREFIX, SUFFIX, URL_LENGTH, Intake, unavailable
@@ -80,6 +81,10 @@ class Application:
             path: str = scope["path"]
             if _is_upload(scope["method"], path):
                 await self.intake(scope, receive, _noting_the_fruitless(scope, send, is_upload=True))
+                return
+            if path == _HEALTH and scope["method"] == "GET" and not scope["query_string"]:
+                # Whoever watches over many processes asks often, and needs no way through the table.
+                await handlers.HEALTHY(scope, receive, send)
                 return
             send = _noting_the_fruitless(scope, send, is_upload=False)
             if path.startswith(_ASSETS) and scope["method"] in ("GET", "HEAD"):
