@@ -43,8 +43,8 @@ from keyveil.errors import MechanismError
 from keyveil.numerics import WORD_BITS, ceil_div, exp_below, parse_epsilon
 from keyveil.report import Subset
 
-# A report adds numbers of about d bits d times: time grows with the square of d, to some 5 ms here (20 in a browser). Where
-# e**epsilon is far below d the others are as good: `oue` to one part in 400 at 2,048 symbols and epsilon 2.
+# A report adds numbers of about d bits d times: time grows with the square of d, to some 20 ms in JavaScript
+# here. Where e**epsilon is far below d the others are as good: `oue` to 1/400 at 2,048 symbols and epsilon 2.
 MOST_SYMBOLS = 1 << 12
 
 
