@@ -3,7 +3,9 @@
 import itertools
 import math
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from keyveil.numerics import InsecureSeededEntropy, exp_below, parse_epsilon
 from keyveil.simulate import draw_tally, insecure_generator, perturb_all, synthetic
 from keyveil.tally import Counter as Counting
 from keyveil.tally import count
+from keyveil.tally.count import count_answers
 from keyveil.tally.payloads import Payloads
 from keyveil.testing import Z
 
@@ -186,6 +189,17 @@ def test_every_tally_names_w_symbols_a_report():
     mechanism = build("subset", 1, n_keys=30)
     tally = draw_tally(mechanism, population, insecure_generator(2))
     assert tally.cells["support"].sum() == 500 * mechanism.oracle.chosen
+
+
+def test_an_oracle_of_no_known_kind_is_neither_counted_nor_drawn():
+    """Once any other oracle was taken for bits, and drawn and counted wrong without a word."""
+    unknown = replace(
+        build("oue", 1, n_keys=2), oracle=SimpleNamespace(n_symbols=3, a=0.5, b=0.2, word_bits=64)
+    )
+    with pytest.raises(TypeError, match="no way to count answers of SimpleNamespace"):
+        count_answers(unknown, Payloads.of([b"\1"], 1))
+    with pytest.raises(TypeError, match="no law of supports for SimpleNamespace"):
+        draw_tally(unknown, synthetic(users=5, keys=2), insecure_generator(1))
 
 
 def test_a_report_with_a_symbol_too_many_or_too_few_is_not_counted():

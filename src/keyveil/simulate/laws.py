@@ -26,9 +26,11 @@ from typing import NamedTuple
 import numpy as np
 
 from keyveil.mechanisms import (
+    Bits,
     Bucket,
     Channel,
     EncodedOracle,
+    Hashed,
     IndexedBoundary,
     Mechanism,
     OwnKey,
@@ -268,6 +270,8 @@ def through_oracle(oracle: Oracle, own: Ints, rng: np.random.Generator) -> Ints:
         return kept + spread_evenly(rng, int(own.sum() - kept.sum()), own.size)
     if isinstance(oracle, Selection):
         return _through_selection(oracle, own, rng)
+    if not isinstance(oracle, Bits | Hashed):
+        raise TypeError(f"no law of supports for {type(oracle).__name__}; add one to through_oracle")
     supported: Ints = rng.binomial(own, a) + rng.binomial(own.sum() - own, b)
     return supported
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from keyveil.compiled import is_compiled
 from keyveil.errors import Refusal, ReportRejected
 from keyveil.mechanisms import (
+    Bits,
     Bucket,
     EncodedOracle,
     Hashed,
@@ -235,8 +236,10 @@ def _(mechanism: EncodedOracle, payloads: Payloads) -> CountedCells:
         return CountedCells(_cells_of_symbols(mechanism, symbols), bad)
     if isinstance(oracle, Selection):
         counts, bad = count_subsets(oracle.layout, payloads)
+    elif isinstance(oracle, Bits):
+        counts, bad = count_bits(oracle.layout, payloads)
     else:
-        counts, bad = count_bits(Row(oracle.n_symbols, 2), payloads)
+        raise TypeError(f"no way to count answers of {type(oracle).__name__}; add one to count_answers")
     return CountedCells({"support": counts[: oracle.n_symbols]}, bad)
 
 
