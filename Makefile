@@ -64,6 +64,7 @@ bench: $(VENV)/.dev            ## speed and theory against measurement; DATA=fol
 	$(BIN)/python bench/em_table.py
 	$(BIN)/python bench/distributions.py
 	$(BIN)/python bench/variance.py
+	$(BIN)/python bench/one_pair.py
 	$(BIN)/python bench/accuracy.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python bench/intervals.py
 	$(BIN)/python bench/long_records.py $(if $(DATA),--data $(DATA))

@@ -19,6 +19,7 @@ export const LAYERS = {
     ["src/mechanisms/named.js"],
     ["src/mechanisms/calibrations.js", "src/mechanisms/kernels.js"],
     ["src/mechanisms/oracles.js"],
+    ["src/mechanisms/selection.js"],
     ["src/report/reports.js"],
     ["src/report/layouts.js", "src/records.js"],
     ["src/numerics/words.js"],

@@ -24,11 +24,17 @@ RESULTS = Path(__file__).parent / "results" / "coverage.csv"
 USERS, KEYS, PAIRS, RUNS, SEED = 20_000, 50, 3, 2000, 12
 EPSILONS, SKEWS = (0.5, 1, 2, 4), {"Zipf": 1.0, "uniform": 0.0}
 GROUPS = {"frequent": slice(0, 5), "rare": slice(-5, None)}
-# What is read off another method's reports has its intervals. A name's place is a part of its seed.
-NAMES = (*(name for name in METHODS if mechanism_of(name) == name), "privkvm-star oue")
+# What is read off another method's reports has its intervals. A name's place is a part of its seed: new ones
+# come last.
+NEW = ("subset",)
+NAMES = (
+    *(name for name in METHODS if mechanism_of(name) == name and name not in NEW),
+    "privkvm-star oue",
+    *NEW,
+)
 # `auto` has those of the mechanism it chooses; long_records.py measures what cutting records does to them.
 MEASURED = tuple(name for name in NAMES if name != "auto")
-KEYS_ONLY = ("grr", "oue", "olh")
+KEYS_ONLY = ("grr", "oue", "olh", "subset")
 Row = dict[str, str | float]
 
 

@@ -186,6 +186,20 @@ def _covered(method: str) -> str:
     )
 
 
+def one_pair() -> str:
+    """Errors of keys alone at one pair a user, over those of subset selection."""
+    rows = load("one_pair.json")
+    names = tuple(dict.fromkeys(row["mechanism"] for row in rows if row["mechanism"] != "subset"))
+    found = {(row["keys"], row["epsilon"], row["mechanism"]): row for row in rows}
+    return table(
+        ("keys", "epsilon", *(f"`{name}`" for name in names)),
+        (
+            (keys, f"{epsilon:g}", *(f"{found[keys, epsilon, name]['times_subset']:g}" for name in names))
+            for keys, epsilon in dict.fromkeys((row["keys"], row["epsilon"]) for row in rows)
+        ),
+    )
+
+
 def coverage() -> str:
     """How often every method's intervals hold the truth: the least and the most over all settings."""
     cells: dict[str, list[dict[str, str]]] = defaultdict(list)
@@ -370,7 +384,7 @@ def page_of_methods() -> dict[str, str]:
         "privkv": ("privkv", "privkv-em", "privkv-mle"),
         "privkvm": ("privkvm", "privkvm-plus", "privkvm-virtual"),
         "baselines": ("krr-harmony", "rappor-harmony", "oue-harmony"),
-        "oracles": ("grr", "oue", "olh"),
+        "oracles": ("grr", "oue", "olh", "subset"),
     }
     homes = {name: page for page, names in families.items() for name in names}
     return {name: homes.get(name, name) for name in METHODS}
@@ -400,6 +414,7 @@ TABLES: Mapping[str, Callable[..., str]] = MappingProxyType(
         "kernel": kernel,
         "methods": methods,
         "coverage": coverage,
+        "one-pair": one_pair,
         "long-records": long_records,
         "tuning": tuning,
         "hostile": hostile,

@@ -215,7 +215,18 @@ def everything() -> Iterator[History]:
 
 def honest() -> Iterator[History]:
     """Collectors that keep their word."""
-    for name in ("kvue", "pckv-ue", "pckv-grr", "ks-ue", "bucket", "olh", "ue-sw", "levels", "oue-harmony"):
+    for name in (
+        "kvue",
+        "pckv-ue",
+        "pckv-grr",
+        "ks-ue",
+        "bucket",
+        "olh",
+        "subset",
+        "ue-sw",
+        "levels",
+        "oue-harmony",
+    ):
         asked = asking(name, **({"bins": 4} if name == "ue-sw" else {})).device_config()
         yield History(
             name=f"honest-{name}",

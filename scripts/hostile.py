@@ -41,6 +41,7 @@ FIELDS: dict[str, tuple[Any, ...]] = {
     "occupied": (*SIZES, 2, 3),
     "tie": (*FOREIGN[:-1], 1 << 32, (1 << 32) + 1, -(1 << 32), -(1 << 32) - 1, 7),
     "cohorts": (*SIZES, 3),
+    "chosen": (*SIZES, 1, 2, 3, 4096, 4097),
     "largest": (*SIZES, 3),
     "most": (*SIZES, 3),
     "starts": (
@@ -84,6 +85,7 @@ SMALL: dict[str, Any] = {
     "occupied": 1,
     "tie": 0,
     "cohorts": 2,
+    "chosen": 1,
     "largest": 2,
     "most": 1,
     "starts": [0, 1],

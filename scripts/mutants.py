@@ -1,6 +1,6 @@
 """Plant faults, one at a time, in a copy of the package; the tests must catch each.
 
-    python scripts/mutants.py            prints "35 of 35 caught" and exits with 0
+    python scripts/mutants.py            prints "38 of 38 caught" and exits with 0
 
 A fault is a replacement in one file. The tests run against the copy and stop at the first failure. That every
 fault still finds its line is a test of the gate (tests/scripts).
@@ -48,6 +48,27 @@ FAULTS = (
         "mechanisms/channel.py",
         "if word < self.keep:",
         "if word < self.flip:",
+    ),
+    Fault(
+        "two lies too few for a set",
+        "mechanisms/selection.py",
+        "lie = ceil_div(",
+        "lie = -2 + ceil_div(",
+        ("mechanisms/test_selection.py",),
+    ),
+    Fault(
+        "spare numbers that follow the symbol",
+        "mechanisms/selection.py",
+        "return unrank(self.n_symbols, self.chosen, number)",
+        "return unrank(self.n_symbols, self.chosen, number + symbol)",
+        ("mechanisms/test_selection.py",),
+    ),
+    Fault(
+        "a set with a symbol missing is counted",
+        "tally/bits.py",
+        "!= layout.chosen",
+        "> layout.chosen",
+        ("mechanisms/test_selection.py",),
     ),
     Fault(
         "one position never noised",

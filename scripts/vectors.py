@@ -33,7 +33,7 @@ from keyveil import Campaign
 from keyveil.client.noise import nonce_of
 from keyveil.mechanisms import REGISTRY, make_report
 from keyveil.methods import has_several_rounds
-from keyveil.report import Envelope, Symbol, frame, to_frames
+from keyveil.report import Envelope, Subset, Symbol, frame, to_frames
 from keyveil.rounds import Round
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "vectors"
@@ -48,11 +48,13 @@ NAMES = (
     "10",
     "2",
     "=cmd()",
-    *map(str, range(100, 170)),
+    *map(str, range(100, 390)),
 )
 
 # Keys, padding length, `other`: all codes in one plane word, more than two, and the smallest question.
 SIZES = ((10, 3, True), (70, 2, False), (1, 1, False))
+# Sets so many that a number of two words does not tell them apart.
+MANY_SETS = (300, 1, False)
 STAGES = ("privkvm", "privkvm-star", "ks-grr", "auto")
 ISSUING = (
     *(name for name, cls in REGISTRY.items() if cls.follows_ids and not has_several_rounds(name)),
@@ -126,7 +128,7 @@ def _methods() -> Iterator[str]:
 
 def _campaigns(name: str) -> Iterator[Campaign]:
     has_bins = any(kind in name for kind in ("ue-sw", "star"))
-    for n_keys, pairs_per_user, other in SIZES:
+    for n_keys, pairs_per_user, other in (*SIZES, *([MANY_SETS] if name == "subset" else [])):
         if n_keys > 1 or name not in STAGES:
             yield Campaign(
                 name=f"vectors of {n_keys} keys",
@@ -184,7 +186,7 @@ def nonces() -> list[dict[str, Any]]:
 def bad_reports() -> list[dict[str, Any]]:
     """Bytes that are no report of their campaign."""
     cases: list[dict[str, Any]] = []
-    for name in ("pckv-ue", "pckv-grr", "kvue", "oue", "ue-sw", "krr-harmony", "bucket", "olh"):
+    for name in ("pckv-ue", "pckv-grr", "kvue", "oue", "subset", "ue-sw", "krr-harmony", "bucket", "olh"):
         campaign = next(iter(_campaigns(name)))
         (asked,) = _rounds(campaign)
         layout = asked.mechanism.layout
@@ -208,6 +210,11 @@ def bad_reports() -> list[dict[str, Any]]:
         if isinstance(layout, Symbol):
             beyond = layout.size.to_bytes(n, "little")
             spoilt["the first symbol that is none"] = (with_payload(beyond), "not-canonical")
+        elif isinstance(layout, Subset):
+            named = int.from_bytes(good[-n:], "little")
+            fewer, more = (places.to_bytes(n, "little") for places in (named & named - 1, named | named + 1))
+            spoilt["a symbol too few"] = (with_payload(fewer), "not-canonical")
+            spoilt["a symbol too many"] = (with_payload(more), "not-canonical")
         elif 8 * n > layout.length * getattr(layout, "bits", 2):
             beyond = good[-1] | 0x80
             spoilt["a bit behind the last number"] = (good[:-1] + bytes([beyond]), "not-canonical")

@@ -131,6 +131,9 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "grr": Method(what="keys only: randomized response", mechanism="grr", reading=KEYS_ONLY),
         "oue": Method(what="keys only: optimised bits", mechanism="oue", reading=KEYS_ONLY),
         "olh": Method(what="keys only: a hash and randomized response", mechanism="olh", reading=KEYS_ONLY),
+        "subset": Method(
+            what="keys only: some keys, the own one among them", mechanism="subset", reading=KEYS_ONLY
+        ),
     }
 )
 

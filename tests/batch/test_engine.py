@@ -26,7 +26,7 @@ from keyveil.report import Envelope, public_word, to_frames
 from keyveil.tally import Tally
 
 KEYVEIL = Path(sys.executable).with_name("keyveil")
-MECHANISMS = ("pckv-ue", "pckv-grr", "kvue", "ue-sw", "bucket", "olh", "oue-harmony")
+MECHANISMS = ("pckv-ue", "pckv-grr", "kvue", "ue-sw", "bucket", "olh", "subset", "oue-harmony")
 # With ids that are issued an index follows from the id.
 ISSUED = ("kvue issued", "levels issued", "bucket issued")
 

@@ -30,7 +30,7 @@ def test_reports_are_accepted_once(caller):
 
 
 @pytest.mark.parametrize(
-    "mechanism", ["pckv-ue", "pckv-grr", "privkv", "ue-sw", "olh", "bucket", "oue", "grr"]
+    "mechanism", ["pckv-ue", "pckv-grr", "privkv", "ue-sw", "olh", "bucket", "oue", "grr", "subset"]
 )
 def test_each_report_of_a_batch_gets_its_own_status(tmp_path, mechanism):
     caller = Caller(f"sqlite:///{tmp_path}/c.db")

@@ -62,6 +62,16 @@ def test_contributing_explains_every_check():
     assert [name for name in CHECKS if f"`{name}`" not in text] == []
 
 
+def test_contributing_names_files_that_exist():
+    """A list of places is followed once a year; it goes stale in between."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:[\w.]+/)+[\w.]*)`", text))
+    named = {path for path in named if "NAME" not in path and "ROOM" not in path}
+    roots = (ROOT, ROOT / "src" / "keyveil", ROOT / "src" / "keyveil" / "mechanisms")
+    assert sorted(path for path in named if not any((root / path).exists() for root in roots)) == []
+    assert len(named) > 30
+
+
 def test_figures_are_current(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "scripts")
     figures = import_module("figures")

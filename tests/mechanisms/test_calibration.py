@@ -125,7 +125,8 @@ def test_a_padding_length_below_one_is_refused(name):
         build(name, 1, n_keys=3, pairs_per_user=0)
 
 
-@pytest.mark.parametrize("name", NAMES)
+# `subset` is for few keys, and refuses a million: test_selection.py.
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("subset")])
 def test_one_key_and_a_million_keys_both_work(name):
     assert build(name, 1, n_keys=1).loss <= exp_below(parse_epsilon(1))
     assert build(name, 1, n_keys=10**6).loss <= exp_below(parse_epsilon(1))
@@ -134,7 +135,8 @@ def test_one_key_and_a_million_keys_both_work(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_tiny_epsilon_says_what_to_do(name):
     with pytest.raises(MechanismError, match=r"raise epsilon|wider words"):
-        build(name, "1e-19", n_keys=3)
+        # The number that names a set is of two words.
+        build(name, "1e-40" if name.startswith("subset") else "1e-19", n_keys=3)
 
 
 def test_unknown_names_get_the_nearest_one():

@@ -15,7 +15,10 @@ from keyveil.errors import Refusal, ReportRejected
 from keyveil.report import Envelope, frame, read_frames, to_frames
 
 FOLDER = Path(__file__).resolve().parents[1] / "vectors"
-METHODS = ("pckv-ue", "pckv-grr", "kvue", "oue", "ue-sw", "krr-harmony", "rappor-harmony", "bucket", "olh")
+METHODS = (
+    *("pckv-ue", "pckv-grr", "kvue", "oue", "ue-sw", "krr-harmony", "rappor-harmony", "bucket", "olh"),
+    "subset",
+)
 
 
 def questions():

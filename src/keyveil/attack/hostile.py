@@ -31,12 +31,13 @@ from keyveil.mechanisms import (
     Mechanism,
     Response,
     SampledIndex,
+    Selection,
     SignedResponse,
     SignedUnary,
     UeSw,
 )
-from keyveil.report import ABSENT, MINUS, PLUS, Row, Trits
-from keyveil.simulate.answers import Answers, draw_answers
+from keyveil.report import ABSENT, MINUS, PLUS, Row, Subset, Trits
+from keyveil.simulate.answers import Answers, draw_answers, first_in_turn
 from keyveil.simulate.population import Ints, Population
 from keyveil.tally.hashing import bucket_of_many, signed_buckets
 
@@ -56,6 +57,8 @@ def random_message(mechanism: Mechanism, n: int, rng: np.random.Generator) -> An
         return rng.integers(0, 3, (n, layout.length)).astype(np.uint8)
     if isinstance(layout, Row):
         return rng.integers(0, layout.size, (n, layout.length))
+    if isinstance(layout, Subset):
+        return first_in_turn(rng.random((n, layout.length)), layout.chosen)
     return rng.integers(0, layout.size, n)
 
 
@@ -136,6 +139,8 @@ def _(mechanism: EncodedOracle, orders: Orders, rng: np.random.Generator) -> Ans
         return _aimed(mechanism, hit, orders, rng, oracle.cohorts, oracle.buckets)
     if isinstance(oracle, Response):
         return orders.in_turn if orders.said.heard else np.full(orders.reports, mechanism.n_keys)
+    if isinstance(oracle, Selection):
+        return _aimed_sets(oracle, orders, rng)
     assert isinstance(oracle, Bits)
     answers = hide_among_noise(mechanism, orders, rng, (oracle.n_symbols,))
     answers[:, list(orders.targets)] = int(orders.said.heard)
@@ -156,6 +161,17 @@ def _(mechanism: Bucket, orders: Orders, rng: np.random.Generator) -> Answers:
         return np.concatenate([up, down], axis=1)
 
     return _aimed(mechanism, hit, orders, rng, mechanism.cohorts, mechanism.buckets)
+
+
+def _aimed_sets(oracle: Selection, orders: Orders, rng: np.random.Generator) -> Answers:
+    """The targets, or anything but them, and the rest of a set: the last symbols, or drawn ones."""
+    n, d = orders.reports, oracle.n_symbols
+    turn = rng.random((n, d)) if orders.hidden else np.tile(np.linspace(1.0, 0.0, d), (n, 1))
+    # Where there are more targets than a set has room for, each gets its turn.
+    turn[:, list(orders.targets)] = rng.random((n, len(orders.targets))) + (
+        -1.0 if orders.said.heard else 2.0
+    )
+    return first_in_turn(turn, oracle.chosen)
 
 
 def indexed_answers(

@@ -25,6 +25,7 @@ from keyveil.mechanisms import (
     EncodedOracle,
     IndexedBoundary,
     Mechanism,
+    Selection,
     SignedUnary,
     UeSw,
     is_key_value,
@@ -192,7 +193,7 @@ def check_targets(mechanism: Mechanism, targets: tuple[int, ...]) -> None:
 def has_rest(mechanism: Mechanism) -> bool:
     """Whether a report speaks of many keys at once, so that hostile ones can hide in the noise."""
     oracle = getattr(mechanism, "oracle", None)
-    return isinstance(mechanism, SignedUnary | UeSw) or isinstance(oracle, Bits)
+    return isinstance(mechanism, SignedUnary | UeSw) or isinstance(oracle, Bits | Selection)
 
 
 def _gains(mechanism: Mechanism) -> Iterator[tuple[str, bool, Mechanism, str]]:

@@ -32,6 +32,7 @@ from keyveil.mechanisms.literature import Apart, BroadcastIndex, Harmony, Indexe
 from keyveil.mechanisms.moments import Covariance, Moments
 from keyveil.mechanisms.oracles import Bits, Hashed, Response, Wave
 from keyveil.mechanisms.registry import REGISTRY, build, find
+from keyveil.mechanisms.selection import Selection
 from keyveil.mechanisms.symbol.keys_only import (
     EncodedOracle,
     OwnKey,
@@ -76,6 +77,7 @@ __all__ = [
     "RecordSize",
     "Response",
     "SampledIndex",
+    "Selection",
     "SignedResponse",
     "SignedUnary",
     "SizeClass",

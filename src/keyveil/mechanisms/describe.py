@@ -21,6 +21,7 @@ from keyveil.mechanisms.hash.bucket import Bucket
 from keyveil.mechanisms.index.boundary import IndexedBoundary
 from keyveil.mechanisms.index.indexed import SampledIndex
 from keyveil.mechanisms.oracles import Bits, Hashed, Response, Wave
+from keyveil.mechanisms.selection import Selection
 from keyveil.mechanisms.symbol.keys_only import (
     EncodedOracle,
     OwnKey,
@@ -142,6 +143,12 @@ def _(part: Response) -> Description:
 @describe_part.register
 def _(part: Bits) -> Description:
     return {"shape": "bits", "n_symbols": part.n_symbols, **words_of(part, "own", "other")}
+
+
+@describe_part.register
+def _(part: Selection) -> Description:
+    sizes = {"n_symbols": part.n_symbols, "chosen": part.chosen}
+    return {"shape": "selection", **sizes, **words_of(part, "lie")}
 
 
 @describe_part.register

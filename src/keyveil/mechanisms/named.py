@@ -18,6 +18,7 @@ from typing import Any
 from keyveil.errors import DescriptionError, KeyveilError
 from keyveil.mechanisms.base import ISSUED, Ask, Calibrated, Level, Mechanism
 from keyveil.mechanisms.registry import NAMED
+from keyveil.mechanisms.selection import MOST_SYMBOLS
 from keyveil.numerics import WORD_BITS
 from keyveil.numerics.probability import LARGEST_EPSILON
 
@@ -192,6 +193,7 @@ _FIELDS: Mapping[str, Reader] = MappingProxyType(
         "occupied": _size(1, LARGEST_SIZE),
         "tie": _size(-(1 << 32), 1 << 32),
         "cohorts": _size(1, LARGEST_SIZE),
+        "chosen": _size(1, MOST_SYMBOLS),
         "largest": _size(1, LARGEST_SIZE),
         "most": _size(1, LARGEST_SIZE),
         "starts": _starts,

@@ -4,6 +4,7 @@
     Bits       oue: one bit per symbol, the own one shows with chance 1/2, any other with 1/(E + 1)
                sue: flipped symmetrically with odds e**(epsilon/2), as in basic RAPPOR
     Wave       sw: ordered symbols; outputs near the symbol are likelier
+    Selection  subset: w of the symbols, the own one among them more often than not (`selection`)
     Hashed     olh: a public hash sends symbols to g = e**epsilon + 1 buckets; the bucket goes through grr
 
 Support counts (reports that speak for a symbol) have mean n (b + (a - b) share), so debiasing is one

@@ -35,7 +35,7 @@ from keyveil.mechanisms.symbol.encoded import (
     SizeClassResponse,
     SizeClassWave,
 )
-from keyveil.mechanisms.symbol.keys_only import Grr, Olh, Oue
+from keyveil.mechanisms.symbol.keys_only import Grr, Olh, Oue, SubsetSelection
 from keyveil.mechanisms.symbol.pckv_grr import PckvGrr
 from keyveil.mechanisms.trits.ks_ue import KsUe
 from keyveil.mechanisms.trits.pckv_ue import PckvUe
@@ -55,6 +55,7 @@ _CLASSES: tuple[type[Calibrated], ...] = (
     Grr,
     Oue,
     Olh,
+    SubsetSelection,
     KrrHarmony,
     RapporHarmony,
     OueHarmony,

@@ -1,7 +1,18 @@
 """What crosses the wire: byte layouts, the envelope, batches. Knows nothing of the rest of keyveil."""
 
 from keyveil.report.frames import LARGEST_FRAME, MOST_FRAMES, frame, locate_frames, read_frames, to_frames
-from keyveil.report.layout import ABSENT, MINUS, PLUS, Layout, Row, Symbol, Trits, join_trits, spread_bits
+from keyveil.report.layout import (
+    ABSENT,
+    MINUS,
+    PLUS,
+    Layout,
+    Row,
+    Subset,
+    Symbol,
+    Trits,
+    join_trits,
+    spread_bits,
+)
 from keyveil.report.wire import (
     CAMPAIGN_BYTES,
     HEADER_BYTES,
@@ -25,6 +36,7 @@ __all__ = [
     "Envelope",
     "Layout",
     "Row",
+    "Subset",
     "Symbol",
     "Trits",
     "frame",

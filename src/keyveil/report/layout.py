@@ -1,13 +1,14 @@
 """How a noised answer becomes bytes whose length depends on the campaign alone.
 
-Three shapes cover every mechanism:
+Four shapes cover every mechanism:
 
     Trits(n)      n symbols 0, 1, 2 at two bits each, least significant bits first
     Row(n, size)  n numbers below `size`, each in the fewest bits that hold every one of them
+    Subset(n, w)  n bits of which w are set, the first in the lowest
     Symbol(size)  one number below `size`, little endian, in the fewest whole bytes
 
 Encoding is canonical: one answer, one byte string. Decoding refuses everything else (the fourth
-two-bit code, set bits behind the last number, a number out of range).
+two-bit code, set bits behind the last number, too many or too few of them, a number out of range).
 """
 
 from __future__ import annotations
@@ -104,6 +105,41 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Subset:
+    """`chosen` of `length` places: a bit each, the first in the lowest; as a tuple of zeros and ones.
+
+    A report that names more places than it was asked for, or fewer, is none.
+
+    >>> Subset(5, 2).encode((1, 0, 0, 0, 1)).hex(), Subset(5, 2).decode(bytes.fromhex("11"))
+    ('11', (1, 0, 0, 0, 1))
+    """
+
+    length: int
+    chosen: int
+
+    @property
+    def n_bytes(self) -> int:
+        """Length of the encoded answer."""
+        return self.bits.n_bytes
+
+    @property
+    def bits(self) -> Row:
+        """The same places, however many are set."""
+        return Row(self.length, 2)
+
+    def encode(self, answer: tuple[int, ...]) -> bytes:
+        """All bits as one binary numeral, the last first."""
+        return self.bits.encode(answer)
+
+    def decode(self, payload: bytes) -> tuple[int, ...]:
+        """The bits, or a refusal."""
+        answer = self.bits.decode(payload)
+        if sum(answer) != self.chosen:
+            raise ReportRejected(Refusal.NOT_CANONICAL, f"expected {self.chosen} places to be named")
+        return answer
+
+
+@dataclass(frozen=True, slots=True)
 class Symbol:
     """One number below `size`.
 
@@ -131,7 +167,7 @@ class Symbol:
         return number
 
 
-Layout = Trits | Row | Symbol
+Layout = Trits | Row | Subset | Symbol
 
 
 def join_trits(plus: int, minus: int, length: int) -> bytes:

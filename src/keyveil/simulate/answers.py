@@ -21,6 +21,7 @@ from keyveil.mechanisms import (
     OwnKey,
     Response,
     SampledIndex,
+    Selection,
     SignedResponse,
     SignedUnary,
     UeSw,
@@ -138,6 +139,8 @@ def _(mechanism: EncodedOracle, population: Population, rng: np.random.Generator
         return cohorts * oracle.buckets + respond(oracle.response, bucket, rng)
     if isinstance(oracle, Response):
         return respond(oracle, symbol, rng)
+    if isinstance(oracle, Selection):
+        return sets_of(oracle, symbol, rng)
     assert isinstance(oracle, Bits)
     return bits_of(oracle, symbol, rng)
 
@@ -188,6 +191,25 @@ def bits_of(oracle: Bits, symbol: Ints, rng: np.random.Generator) -> Answers:
     """A row of noisy bits for each symbol."""
     bits = (rng.random((symbol.size, oracle.n_symbols), dtype=np.float32) < float(oracle.b)).astype(np.uint8)
     bits[np.arange(symbol.size), symbol] = rng.random(symbol.size) < float(oracle.a)
+    return bits
+
+
+def sets_of(oracle: Selection, symbol: Ints, rng: np.random.Generator) -> Answers:
+    """A noisy set for each symbol, as bits."""
+    turn = rng.random((symbol.size, oracle.n_symbols))
+    own = rng.random(symbol.size) < float(oracle.a)
+    turn[np.arange(symbol.size), symbol] = np.where(own, -1.0, 2.0)
+    return first_in_turn(turn, oracle.chosen)
+
+
+def first_in_turn(turn: Floats, chosen: int) -> Answers:
+    """Bits of the places of each row whose turn comes first, so many of them.
+
+    >>> first_in_turn(np.array([[0.5, 0.1, 0.9]]), 2).tolist()
+    [[1, 1, 0]]
+    """
+    bits = np.zeros(turn.shape, dtype=np.uint8)
+    np.put_along_axis(bits, np.argpartition(turn, chosen - 1, axis=1)[:, :chosen], 1, axis=1)
     return bits
 
 

@@ -10,6 +10,8 @@ can be drawn at once instead of report by report:
     sampled index     the index is drawn per user, because how often each key is asked is one
                       multinomial; then as unary, per key
     bucket            a real hash, real buckets: n l hashes, and 2 d a cohort
+    subset            given the samples, users who have as many symbols still to name are alike: symbol by
+                      symbol, one binomial for each such number. O(n + d w)
     hashed            with ideal hashing supports are those of a unary encoding; drawn that way
 
 The slow path, `perturb_all`, sends every record through the mechanism's own `perturb`.
@@ -24,9 +26,11 @@ from typing import NamedTuple
 import numpy as np
 
 from keyveil.mechanisms import (
+    Bits,
     Bucket,
     Channel,
     EncodedOracle,
+    Hashed,
     IndexedBoundary,
     Mechanism,
     OwnKey,
@@ -35,6 +39,7 @@ from keyveil.mechanisms import (
     RecordSize,
     Response,
     SampledIndex,
+    Selection,
     SignedResponse,
     SignedUnary,
     SizeClass,
@@ -263,7 +268,36 @@ def through_oracle(oracle: Oracle, own: Ints, rng: np.random.Generator) -> Ints:
     if isinstance(oracle, Response):
         kept = rng.binomial(own, a - b)
         return kept + spread_evenly(rng, int(own.sum() - kept.sum()), own.size)
+    if isinstance(oracle, Selection):
+        return _through_selection(oracle, own, rng)
+    if not isinstance(oracle, Bits | Hashed):
+        raise TypeError(f"no law of supports for {type(oracle).__name__}; add one to through_oracle")
     supported: Ints = rng.binomial(own, a) + rng.binomial(own.sum() - own, b)
+    return supported
+
+
+def _through_selection(oracle: Selection, own: Ints, rng: np.random.Generator) -> Ints:
+    """The same where every report names w of d symbols.
+
+    A report is any set, or, with the chance that makes up for what is missing to a, one that holds the own
+    symbol. Users are counted by how many symbols they have still to name: `later` those whose own symbol
+    is certain and has not come yet, `rest` all others.
+    """
+    d, w = oracle.n_symbols, oracle.chosen
+    certain = rng.binomial(own, float((d * oracle.a - w) / (d - w)))
+    needs, supported = np.arange(w + 1), certain.copy()
+    later, rest = np.zeros(w + 1, dtype=np.int64), np.zeros(w + 1, dtype=np.int64)
+    later[w - 1], rest[w] = certain.sum(), own.sum() - certain.sum()
+    for symbol in range(d):
+        # Nothing so far depended on who of them has this symbol.
+        here = rng.multivariate_hypergeometric(later, certain[symbol])
+        later -= here
+        for users, among in ((later, d - symbol - 1), (rest, d - symbol)):
+            named = rng.binomial(users, np.minimum(needs / max(among, 1), 1.0))
+            users -= named
+            users[:-1] += named[1:]
+            supported[symbol] += named.sum()
+        rest += here
     return supported
 
 

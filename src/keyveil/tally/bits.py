@@ -19,11 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.compiled import has_compiler, is_compiled
-from keyveil.report import Row, Trits
+from keyveil.report import Row, Subset, Trits
 from keyveil.tally.payloads import Bytes, Ints, Mask, Payloads
 
 # Rows whose bits a byte can count.
 _ROWS = 255
+# How many bits of a byte are set.
+_SET: Bytes = np.array([byte.bit_count() for byte in range(256)], dtype=np.uint8)
 # Bytes that one compiled step reads of a row.
 _VECTOR = 32
 
@@ -50,6 +52,24 @@ def count_bits(layout: Trits | Row, payloads: Payloads) -> tuple[Ints, Mask]:
             counts += counted
             bad[first : first + len(some)] = wrong
     return counts[: 8 * payloads.n_bytes], bad
+
+
+def count_subsets(layout: Subset, payloads: Payloads) -> tuple[Ints, Mask]:
+    r"""The same for answers that must have so many bits set, no more and no fewer.
+
+    >>> counts, bad = count_subsets(Subset(3, 2), Payloads.of([b"\x05", b"\x01", b"\x0a"], n_bytes=1))
+    >>> counts[:3].tolist(), bad.tolist()
+    ([1, 0, 1], [False, True, True])
+    """
+    bad = np.concatenate(
+        [
+            _SET[payloads.part(start, start + _ROWS).matrix()].sum(axis=1) != layout.chosen
+            for start in range(0, max(len(payloads), 1), _ROWS)
+        ]
+    )
+    counts, behind = count_bits(layout.bits, payloads.only(~bad))
+    bad[~bad] = behind
+    return counts, bad
 
 
 def warm_up() -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from keyveil.compiled import is_compiled
 from keyveil.errors import Refusal, ReportRejected
 from keyveil.mechanisms import (
+    Bits,
     Bucket,
     EncodedOracle,
     Hashed,
@@ -25,6 +26,7 @@ from keyveil.mechanisms import (
     Mechanism,
     Response,
     SampledIndex,
+    Selection,
     SignedResponse,
     SignedUnary,
     UeSw,
@@ -32,7 +34,7 @@ from keyveil.mechanisms import (
 )
 from keyveil.report import ABSENT, MINUS, PLUS, Envelope, Layout, Row, Symbol, public_word
 from keyveil.rounds import Round
-from keyveil.tally.bits import count_bits
+from keyveil.tally.bits import count_bits, count_subsets
 from keyveil.tally.hashing import signed_supports, supports
 from keyveil.tally.payloads import Ints, Mask, Payloads
 from keyveil.tally.tally import Counts, Tally
@@ -232,7 +234,12 @@ def _(mechanism: EncodedOracle, payloads: Payloads) -> CountedCells:
     if isinstance(oracle, Hashed):
         symbols, bad = read_symbols(oracle.layout, payloads)
         return CountedCells(_cells_of_symbols(mechanism, symbols), bad)
-    counts, bad = count_bits(Row(oracle.n_symbols, 2), payloads)
+    if isinstance(oracle, Selection):
+        counts, bad = count_subsets(oracle.layout, payloads)
+    elif isinstance(oracle, Bits):
+        counts, bad = count_bits(oracle.layout, payloads)
+    else:
+        raise TypeError(f"no way to count answers of {type(oracle).__name__}; add one to count_answers")
     return CountedCells({"support": counts[: oracle.n_symbols]}, bad)
 
 

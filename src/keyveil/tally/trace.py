@@ -34,11 +34,12 @@ from keyveil.mechanisms import (
     IndexedBoundary,
     Mechanism,
     SampledIndex,
+    Selection,
     SignedResponse,
     SignedUnary,
     UeSw,
 )
-from keyveil.report import ABSENT, MINUS, PLUS, Layout, Row, Symbol, Trits
+from keyveil.report import ABSENT, MINUS, PLUS, Layout, Row, Subset, Symbol, Trits
 from keyveil.tally.bits import count_bits
 from keyveil.tally.count import Cells, even, read_rows, read_symbols, refuse_first
 from keyveil.tally.payloads import Payloads
@@ -74,6 +75,9 @@ def decode_many(layout: Layout, payloads: Sequence[bytes]) -> Answers:
         answers = (packed.matrix()[:, places // 4] >> (2 * (places % 4)).astype(np.uint8)) & 3
     elif isinstance(layout, Row):
         answers, bad = read_rows(layout, packed)
+    elif isinstance(layout, Subset):
+        answers, bad = read_rows(layout.bits, packed)
+        bad |= answers.sum(axis=1) != layout.chosen
     else:
         answers, bad = read_symbols(layout, packed)
     refuse_first(layout, packed, bad)
@@ -103,6 +107,8 @@ def pack_many(layout: Layout, answers: Answers) -> Payloads:
             for place in range(min(4, layout.length)):
                 trits = part[:, place::4]
                 rows[:, : trits.shape[1]] |= trits.astype(np.uint8) << np.uint8(2 * place)
+        elif isinstance(layout, Subset):
+            rows[:] = np.packbits(part.astype(np.uint8), axis=1, bitorder="little")
         else:
             bits = (part[:, :, None] >> np.arange(layout.bits).astype(part.dtype)) & 1
             rows[:] = np.packbits(bits.reshape(len(part), -1).astype(np.uint8), axis=1, bitorder="little")
@@ -148,7 +154,7 @@ def _(mechanism: UeSw, answers: Answers) -> Cells:
 @trace_cells.register
 def _(mechanism: EncodedOracle, answers: Answers) -> Cells:
     oracle = mechanism.oracle
-    if isinstance(oracle, Bits):
+    if isinstance(oracle, Bits | Selection):
         return {**named_cells(answers != ABSENT, oracle.n_symbols), "prints": fingerprints(answers)}
     if isinstance(oracle, Hashed):
         return _hashes(answers, oracle.cohorts, oracle.buckets)

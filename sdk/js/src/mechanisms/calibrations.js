@@ -6,6 +6,7 @@
  * budgets are Ratios, sizes numbers.
  */
 import { expBelow, Ratio, smallest } from "../numerics/exact.js";
+import { lieOf } from "./selection.js";
 import { WORDS, wordsFor } from "../numerics/words.js";
 
 /**
@@ -51,6 +52,11 @@ function optimisedBits(odds, n_symbols) {
 function symmetricBits(rootOdds, n_symbols) {
   const other = ceil(WORDS, rootOdds.plus(1n));
   return { shape: "bits", n_symbols, own: WORDS - other, other };
+}
+
+/** @type {(odds: Ratio, n_symbols: number, chosen: number) => OracleIntegers} */
+function selection(odds, n_symbols, chosen) {
+  return { shape: "selection", n_symbols, chosen, lie: lieOf(odds, n_symbols, chosen) };
 }
 
 /** @type {(n_in: number, width: number) => WindowSizes} */
@@ -295,6 +301,8 @@ export const CALIBRATIONS = {
       cohorts: p.cohorts,
       response: response(expBelow(p.epsilon), p.buckets),
     }),
+  /** @param {Pick<Checked, "chosen" | "epsilon" | "n_keys">} p */
+  subset: (p) => encoded(ownKey(p.n_keys), selection(expBelow(p.epsilon), p.n_keys + 1, p.chosen)),
   "krr-harmony": apart((n_symbols, odds) => response(odds, n_symbols)),
   "rappor-harmony": apart((n_symbols, odds, budget) => symmetricBits(expBelow(half(budget)), n_symbols)),
   "oue-harmony": apart((n_symbols, odds) => optimisedBits(odds, n_symbols)),

@@ -8,6 +8,7 @@ import { demand, hasExactly, isObject, isWhole } from "../checks.js";
 import { refuse } from "../refusals.js";
 import { logAbove, parseFraction } from "../numerics/exact.js";
 import { kernelOf, withIssuedIds } from "./kernels.js";
+import { MOST_SYMBOLS } from "./selection.js";
 import { WORDS } from "../numerics/words.js";
 
 /**
@@ -143,6 +144,7 @@ const PARAMETERS = {
   grr: { epsilon },
   oue: { epsilon },
   olh: { epsilon, buckets, cohorts },
+  subset: { epsilon, chosen: size(1, MOST_SYMBOLS) },
   "krr-harmony": { epsilon, pairs_per_user },
   "rappor-harmony": { epsilon, pairs_per_user },
   "oue-harmony": { epsilon, pairs_per_user },

@@ -5,7 +5,8 @@
  */
 import { demand } from "../checks.js";
 import { Ratio, spread } from "../numerics/exact.js";
-import { OneSymbol, Row } from "../report/layouts.js";
+import { OneSymbol, Row, Subset } from "../report/layouts.js";
+import { countSets, joined, unrank } from "./selection.js";
 import { FULL_LEVEL, samplePair } from "../records.js";
 import { atLeast, bitOf, pick, WORDS, wordsBefore, wordsFor } from "../numerics/words.js";
 
@@ -151,6 +152,34 @@ export function bitsOf({ n_symbols, own, other }) {
 const ORACLES = {
   response: responseOf,
   bits: bitsOf,
+
+  /** Some symbols, the own one among them more often than not; spare numbers name the first sets, whatever it is. */
+  selection({ n_symbols, chosen, lie }) {
+    const { sets, held, other, nWords, numbers } = countSets(n_symbols, chosen);
+    const keep = (numbers - other * lie) / held;
+    demand(lie >= 1n && keep > lie);
+    return {
+      nSymbols: n_symbols,
+      nWords,
+      layout: new Subset(n_symbols, chosen),
+      loss: spread([new Ratio(keep), new Ratio(lie)]),
+      perturb(symbol, words) {
+        let number = joined(words, nWords);
+        for (const { own, among, each } of [
+          { own: 1, among: held, each: keep },
+          { own: 0, among: other, each: lie },
+        ]) {
+          if (number < among * each) {
+            const answer = unrank(n_symbols - 1, chosen - own, among, number / each);
+            answer.splice(symbol, 0, own);
+            return answer;
+          }
+          number -= among * each;
+        }
+        return unrank(n_symbols, chosen, sets, number);
+      },
+    };
+  },
 
   /** A public hash, and a response over its buckets. */
   hashed({ n_symbols, cohorts, response }) {

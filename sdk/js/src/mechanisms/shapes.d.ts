@@ -16,6 +16,7 @@ export interface Checked {
   buckets: number;
   occupied: number;
   cohorts: number;
+  chosen: number;
   /** How many of 2^32 keys have both signs in one bucket, or never, where it is negative. */
   tie: number;
   largest: number;
@@ -62,6 +63,7 @@ export interface BitsIntegers {
 export type OracleIntegers =
   | ResponseIntegers
   | BitsIntegers
+  | { shape: "selection"; n_symbols: number; chosen: number; lie: bigint }
   | { shape: "hashed"; n_symbols: number; cohorts: number; response: ResponseIntegers }
   | { shape: "wave"; window: WindowSizes; near: bigint; far: bigint };
 

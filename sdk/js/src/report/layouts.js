@@ -67,6 +67,37 @@ export class Row {
 }
 
 /**
+ * `chosen` of `length` places: a bit each, the first in the lowest.
+ *
+ * @implements {Layout<ArrayLike<number>>}
+ */
+export class Subset {
+  /**
+   * @param {number} length
+   * @param {number} chosen
+   */
+  constructor(length, chosen) {
+    this.chosen = chosen;
+    this.bits = new Row(length, 2);
+    this.nBytes = this.bits.nBytes;
+  }
+
+  /** @param {ArrayLike<number>} answer */
+  encode(answer) {
+    return this.bits.encode(answer);
+  }
+
+  /** @param {Uint8Array} payload */
+  decode(payload) {
+    const answer = this.bits.decode(payload);
+    if (answer.reduce((sum, bit) => sum + bit, 0) !== this.chosen) {
+      refuse("not-canonical", `expected ${this.chosen} places to be named`);
+    }
+    return answer;
+  }
+}
+
+/**
  * One number below `size`, little endian, in the fewest whole bytes.
  *
  * @implements {Layout<number>}

@@ -11,6 +11,8 @@ test below compares such a count with its exact law, whatever the population:
     pairs                of two positions at most one is sampled, so E[(X_j - b)(X_k - b)] = 0 exactly, and
                          so it is for signs with 0 for b: keys that are named together betray a target set
     rows                 the same against all other positions: a key whose reports are otherwise too silent
+    sets                 of the w symbols of a set all but the sampled one are drawn evenly from d - 1. With
+                         c = (w-1)/(d-2): E[X_j X_k] = c (E X_j + E X_k - w/(d-1)), whoever sampled what
     repeats              long reports do not repeat
     index                a drawn index is uniform
     coin, shown          a public coin follows its public mean; boundary bits are Bern(a) + Bin(bins - 1, b)
@@ -53,6 +55,7 @@ from keyveil.mechanisms import (
     IndexedBoundary,
     Mechanism,
     SampledIndex,
+    Selection,
     SignedResponse,
     SignedUnary,
     UeSw,
@@ -205,6 +208,8 @@ def _(mechanism: EncodedOracle, trace: Tally) -> Iterator[Finding]:
         yield from unary_findings(
             trace, float(oracle.a), float(oracle.b), oracle.n_symbols, float(oracle.loss), mechanism.n_keys
         )
+    if isinstance(oracle, Selection):
+        yield from _sets(oracle, trace, mechanism.n_keys)
     if isinstance(oracle, Hashed):
         yield from _hashed(trace, float(oracle.a), oracle.cohorts, oracle.buckets)
 
@@ -290,10 +295,35 @@ def _pairs(trace: Tally, size: int, b: float, n_keys: int | None = None) -> Iter
     yield from _covariances("pairs", centred + n * b * b * np.outer(width, width), n, size, n_keys or size)
 
 
+def _sets(oracle: Selection, trace: Tally, n_keys: int) -> Iterator[Finding]:
+    """Beside the sampled one, symbols of a set are named together as chance has it."""
+    d, w, n = oracle.n_symbols, oracle.chosen, trace.n_reports
+    if 1 < w < d - 1:
+        width, named = np.bincount(group_of(d)).astype(float), trace.cells["named"].astype(float)
+        even = (w - 1) / (d - 2)
+        mixed, both = np.outer(width, named), np.outer(width, width)
+        sums = trace.cells["together"] - even * (mixed + mixed.T) + n * even * w / (d - 1) * both
+        # Around `even` the two are as good as independent, and not as far from it together.
+        square = (np.diag(trace.cells["together"]) - 2 * even * width * named) / n + (even * width) ** 2
+        yield from _together("sets", sums, square, n, d, n_keys)
+    yield from _repeats(trace, math.log(oracle.keep) - math.log(oracle.numbers))
+
+
 def _covariances(name: str, sums: Floats, n: int, size: int, n_keys: int) -> Iterator[Finding]:
     """Off the diagonal: mean 0, and a variance of at most n times the product of the diagonals."""
     square = np.maximum(np.diag(sums) / n, 1e-12)
     if square.size < 2 or (n * square < FEWEST_EXPECTED).any():
+        return
+    yield from _together(name, sums, square, n, size, n_keys)
+    np.fill_diagonal(sums, 0.0)
+    rows = sums.sum(axis=1) / np.sqrt(n * square * (square.sum() - square))
+    what = "reports that name these keys say too much or little else"
+    yield largest_finding(f"{name}, rows", rows, what, group_of(size), n_keys)
+
+
+def _together(name: str, sums: Floats, square: Floats, n: int, size: int, n_keys: int) -> Iterator[Finding]:
+    """The pair of groups whose sum is furthest from 0, if a report's is of variance square x square."""
+    if (n * square < FEWEST_EXPECTED).any():
         return
     z = sums / np.sqrt(n * np.outer(square, square))
     np.fill_diagonal(z, 0.0)
@@ -307,11 +337,6 @@ def _covariances(name: str, sums: Floats, n: int, size: int, n_keys: int) -> Ite
         p=_of_many(_two_sided(where), upper[0].size),
         what=f"two groups of keys are named together {where:+.1f} standard errors from chance",
         keys=tuple(int(code) for code in both if code < n_keys),
-    )
-    np.fill_diagonal(sums, 0.0)
-    rows = sums.sum(axis=1) / np.sqrt(n * square * (square.sum() - square))
-    yield largest_finding(
-        f"{name}, rows", rows, "reports that name these keys say too much or little else", groups, n_keys
     )
 
 

@@ -31,6 +31,7 @@ from keyveil.mechanisms.base import (
     check_size,
 )
 from keyveil.mechanisms.oracles import COHORTS, Bits, Hashed, Oracle, Response, Wave, best_buckets
+from keyveil.mechanisms.selection import Selection, best_chosen
 from keyveil.report import Layout
 
 
@@ -384,3 +385,29 @@ class Olh(EncodedOracle):
         """The number of buckets."""
         buckets = ask.options["buckets"]
         return ask.resolved(buckets=best_buckets(ask.epsilon) if buckets is None else buckets)
+
+
+class SubsetSelection(EncodedOracle):
+    """Subset selection over the user's own keys.
+
+    >>> m = SubsetSelection.for_epsilon(1, n_keys=10)
+    >>> m.oracle.chosen, round(float(m.oracle.a), 4), round(float(m.oracle.b), 4)
+    (3, 0.5048, 0.2495)
+    """
+
+    __slots__ = ()
+    id: ClassVar[str] = "subset"
+    options: ClassVar[Mapping[str, Any]] = {"chosen": None}
+    fields: ClassVar[tuple[str, ...]] = ("epsilon", "chosen")
+
+    @classmethod
+    def calibrate(cls, ask: Ask) -> Self:
+        """The most truthful sets; l plays no part."""
+        oracle = Selection.for_epsilon(ask.epsilon, ask.n_keys + 1, ask.options["chosen"], ask.word_bits)
+        return cls(encoder=OwnKey(n_keys=ask.n_keys), oracle=oracle)
+
+    @classmethod
+    def resolve(cls, ask: Ask) -> Ask:
+        """How many symbols a report names."""
+        chosen = ask.options["chosen"]
+        return ask.resolved(chosen=best_chosen(ask.epsilon, ask.n_keys + 1) if chosen is None else chosen)
