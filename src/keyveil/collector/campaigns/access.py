@@ -25,6 +25,7 @@ class Access:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._devices: dict[bytes, Credential] = {}
+        self._by_id: dict[str, Credential] = {}
 
     def first_token(self) -> str | None:
         """An admin token where none was ever made; it is shown once."""
@@ -54,6 +55,10 @@ class Access:
         """
         return self._devices.get(digest(token))
 
+    def is_cached(self, credential: Credential) -> bool:
+        """Whether a credential that `cached` gave is what it would give now."""
+        return self._by_id.get(credential.id) is credential
+
     def recognise(self, token: str) -> Credential | None:
         """The credential behind a token, as the store knows it now."""
         with self._context.store.read() as tx:
@@ -61,7 +66,8 @@ class Access:
         if found is not None and found.role is Role.DEVICE:
             if len(self._devices) >= _DEVICES:
                 self._devices.clear()
-            self._devices[digest(token)] = found
+                self._by_id.clear()
+            self._devices[digest(token)] = self._by_id[found.id] = found
         return found
 
     def make(self, actor: Credential, campaign: str | None, new: NewToken) -> TokenCreated:
@@ -114,6 +120,7 @@ class Access:
                 raise Problem("forbidden", "an operator revokes tokens of devices and analysts")
             tx.revoke(id, now)
             tx.log(at=now, token=actor.id, act="token-revoked", campaign=campaign or "", detail=id)
+        self._by_id.pop(id, None)
         self._devices = {key: device for key, device in self._devices.items() if device.id != id}
 
     def acts(self, after: int) -> ActList:

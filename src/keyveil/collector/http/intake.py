@@ -62,8 +62,8 @@ class Announced(NamedTuple):
     known: StoredCampaign
     credential: Credential | None
     sender: Sender
-    token: str = ""
-    """What the credential was found by."""
+    named: dict[str, Any]
+    """What the upload is read with."""
 
 
 class Intake:
@@ -124,10 +124,9 @@ class Intake:
         size = said.get(b"content-length", b"")
         if known is None or b"content-encoding" in said or not size.isdigit() or not 0 < int(size) <= most:
             return None
-        credential, token = None, ""
+        credential = None
         if b"authorization" in said:
-            token = bearer(said[b"authorization"])
-            credential = self._collector.access.cached(token)
+            credential = self._collector.access.cached(bearer(said[b"authorization"]))
             if credential is None:
                 return None
         try:
@@ -137,14 +136,14 @@ class Intake:
             return None
         self._reserve(credential)
         sender = Sender(address, None if credential is None else credential.id)
-        return Announced(known, credential, sender, token)
+        return Announced(known, credential, sender, self._named(known, credential))
 
     def admits_again(self, announced: Announced) -> bool:
         """Whether an upload with the header of one that was admitted is admitted too."""
-        known, credential, _, token = announced
+        known, credential, _, _ = announced
         if self._collector.cache.find(known.id) is not known:
             return False
-        if credential is not None and self._collector.access.cached(token) is not credential:
+        if credential is not None and not self._collector.access.is_cached(credential):
             return False
         try:
             if credential is not None:
@@ -158,10 +157,9 @@ class Intake:
 
     def put(self, body: bytes, announced: Announced, done: Any) -> None:
         """Queue the upload in a body; `done.set_result(upload)` tells when it is written."""
-        known, credential, sender, _ = announced
-        upload = read_upload(body, FRAMED, **self._named(known, credential))
-        self._charge(credential, upload)
-        self._writer.put(sender, upload, done)
+        upload = read_upload(body, FRAMED, **announced.named)
+        self._charge(announced.credential, upload)
+        self._writer.put(announced.sender, upload, done)
 
     def take(self, sender: Sender, size: int) -> None:
         """Room for bytes that have come, or a refusal."""
