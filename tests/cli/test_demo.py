@@ -12,9 +12,13 @@ MAIN = "from keyveil.cli import main; main()"
 ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/#token=(kv-[\w-]+)")
 
 
+# Who is started in the background may have been told to ignore it.
+INTERRUPTIBLE = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+
+
 def start(*arguments):
     return subprocess.Popen(
-        [sys.executable, "-c", MAIN, "demo", *map(str, arguments)],
+        [sys.executable, "-c", INTERRUPTIBLE + MAIN, "demo", *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
