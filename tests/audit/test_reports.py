@@ -173,7 +173,7 @@ def test_false_alarms_are_rare(name):
 def test_crude_attacks_of_one_percent_are_seen(attack, name):
     found = verdict(made(name), 3, attack, users=30_000)
     assert found.alarm
-    # A set's symbols betray each other: none of them is more suspect than the target.
+    # The symbols of a repeated set betray each other: the target is no more suspect than the rest.
     if attack == "maximal gain" and name not in SETS:
         assert 7 in found.suspects, "and its target is named"
 
