@@ -104,6 +104,15 @@ def test_the_container_is_not_root_and_writes_to_one_volume_only():
     assert "--constraint constraints.txt" in " ".join(rest for word, rest in steps if word == "RUN")
 
 
+def test_the_container_is_built_from_all_that_the_wheel_needs():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    lines = (ROOT / "Containerfile").read_text(encoding="utf-8").splitlines()
+    copied = {name for line in lines if line.startswith("COPY ") for name in line.split()[1:-1]}
+    assert included
+    assert set(included) <= copied
+
+
 def test_every_attack_that_the_security_page_names_is_a_test():
     page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
     tests = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")}
