@@ -12,7 +12,7 @@ campaign and every token is new, so that no cache shortens the walk; nobody has 
 the results.
 
 `--beside` names a result of an older commit, which stays in the file as "before":
-PYTHONPATH=OLD/src python bench/walk.py --json /tmp/before.json
+PYTHONPATH=OLD/src python bench/walk.py --json before.json
 """
 
 from __future__ import annotations

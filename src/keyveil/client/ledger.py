@@ -22,7 +22,6 @@ back to life.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import math
 import os
@@ -35,6 +34,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from keyveil.client import upgrade
+from keyveil.client.seal import seal_of
 from keyveil.errors import LedgerError
 
 Clock = Callable[[], float]
@@ -205,7 +205,7 @@ class Ledger:
                     raise sqlite3.DatabaseError("it is damaged")
                 self._was_checked = True
             if found == upgrade.FROM:
-                upgrade.upgrade(connection, ANSWERS, FORMAT, seal_of)
+                upgrade.upgrade(connection, ANSWERS, FORMAT)
         except BaseException:
             connection.close()
             raise
@@ -262,8 +262,3 @@ def _create(path: Path) -> None:
             os.link(draft, path)
     finally:
         os.unlink(draft)
-
-
-def seal_of(secret: bytes, clock: float, consent: str, rows: list[str]) -> bytes:
-    """The seal over the latest time, the consent and what was spent, a line each."""
-    return hmac.digest(secret, "\n".join([clock.hex(), consent, *rows]).encode(), hashlib.sha256)

@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import hmac
 import sqlite3
-from collections.abc import Callable
 from fractions import Fraction
 
+from keyveil.client.seal import seal_of
 from keyveil.numerics import PRICE_BITS
 
 FROM = 1
 
-# The keyed hash over what must not be edited: the latest time, the consent, and lines of text.
-Seal = Callable[[bytes, float, str, list[str]], bytes]
 
-
-def upgrade(connection: sqlite3.Connection, answers: str, to: int, seal_of: Seal) -> None:
+def upgrade(connection: sqlite3.Connection, answers: str, to: int) -> None:
     """Bring a ledger over; one whose seal does not match is refused as ever."""
     connection.execute("begin immediate")
     try:
         if connection.execute("pragma user_version").fetchone() == (FROM,):
-            _convert(connection, answers, seal_of)
+            _convert(connection, answers)
             connection.execute(f"pragma user_version = {to}")
         connection.execute("commit")
     except BaseException:
@@ -34,7 +31,7 @@ def upgrade(connection: sqlite3.Connection, answers: str, to: int, seal_of: Seal
         raise
 
 
-def _convert(connection: sqlite3.Connection, answers: str, seal_of: Seal) -> None:
+def _convert(connection: sqlite3.Connection, answers: str) -> None:
     try:
         facts = dict(connection.execute("select name, value from fact"))
         secret, clock, consent = bytes(facts["secret"]), float(facts["clock"]), str(facts["consent"])

@@ -202,7 +202,7 @@ class Writing(Reading, Protocol):
         """Store what a campaign found; what was stored before stays."""
 
     def begin_group(self, tokens: list[str], campaigns: list[int]) -> tuple[set[str], dict[int, RoundRow]]:
-        """The tokens that were not revoked; and the open round of each campaign, open meanwhile."""
+        """The tokens that live, and the open round of each campaign: it stays open until the end."""
 
     def lock_round(self, campaign: int, number: int) -> RoundRow | None:
         """The round, alone: nobody adds to it until the transaction ends."""

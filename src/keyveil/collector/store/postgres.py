@@ -137,7 +137,7 @@ class PostgresTransaction(_PostgresStatements):
         """How many blocks were added to each round's tally."""
 
     def begin_group(self, tokens: list[str], campaigns: list[int]) -> tuple[set[str], dict[int, RoundRow]]:
-        """The tokens that were not revoked; and the open round of each campaign, open meanwhile."""
+        """The tokens that live, and the open round of each campaign: it stays open until the end."""
         live = self._send("select id from tokens where id = any(?) and revoked_at is null", (tokens,))
         condition = "campaign = any(?) and closed_at is null order by campaign, number for share"
         rounds = {row.campaign: row for row in self._rounds_where(condition, (campaigns,))}
