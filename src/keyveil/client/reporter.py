@@ -151,7 +151,7 @@ class Reporter:
         """A reporter for the campaign and the round of a description; the options are the constructor's."""
         campaign, round = Campaign.from_description(description)
         device = cls(campaign, **options)
-        device._take(round)
+        device._round = round
         return device
 
     @classmethod
@@ -166,7 +166,7 @@ class Reporter:
             # An older collector's: the campaign's text does not say so.
             known["ids"] = transport.Issuer(url=url, exchange=exchange)
         device = cls(fetched.campaign, **known | options)
-        device._take(fetched.round)
+        device._round = fetched.round
         return device
 
     @property
@@ -392,11 +392,6 @@ class Reporter:
         if description.campaign != self._campaign.id:
             raise DescriptionError("the round belongs to another campaign", code="other-campaign")
         return description
-
-    def _take(self, round: Round) -> None:
-        """Answer this round, whose pin and price are worked out now, if none is described later."""
-        self._round = round
-        self._asked(None)
 
     def _asked(self, description: Description | None) -> _PricedRound:
         round = self._round_of(description)
