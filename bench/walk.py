@@ -5,11 +5,11 @@
 A collector runs in this process as `keyveil serve` starts it. A device that has read its round submits one
 pair and sends it; an operator closes the round, and what was found is stored; an analyst asks for the
 release, or for the results that the dashboard draws. Whoever wants to follow a step reads every file in which
-a function was called meanwhile, so these are counted: of the device for `submit`, of the collector's threads
-for the rest, without what its clock does every second. Each step is walked once before: what is only done the
-first time a process does it (tables that are made, modules that are imported) is no part of the path. Every
-campaign and every token is new, so that no cache shortens the walk; nobody has asked for the release before
-the results.
+a function was called meanwhile, so these are counted: of the device for `submit` and `send`, of the
+collector's threads for the rest, without what its clock does every second. Each step is walked once before:
+what is only done the first time a process does it (tables that are made, modules that are imported) is no
+part of the path. Every campaign and every token is new, so that no cache shortens the walk; nobody has asked
+for the release before the results.
 
 `--beside` names a result of an older commit, which stays in the file as "before":
 PYTHONPATH=OLD/src python bench/walk.py --json before.json
@@ -125,8 +125,10 @@ class Walker(threading.Thread):
         device.enable()
         with self._recorder.on():
             assert (made := device.submit({"app-3": 12.0})), str(made)
-            assert (sent := device.upload(timeout=60)), str(sent)
         self.files["submit"] = sorted(self._recorder.device)
+        with self._recorder.on():
+            assert (sent := device.upload(timeout=60)), str(sent)
+        self.files["send"] = sorted(self._recorder.device)
         self.files["upload"] = sorted(self._recorder.collector)
         with self._recorder.on():
             _ask(f"{url}/rounds/1/close", token, {})

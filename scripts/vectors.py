@@ -30,8 +30,8 @@ import histories
 import hostile
 from calibrations import scripted_words
 from keyveil import Campaign
-from keyveil.client.noise import nonce_of
-from keyveil.mechanisms import REGISTRY, make_report
+from keyveil.client.noise import make_report, nonce_of
+from keyveil.mechanisms import REGISTRY
 from keyveil.methods import has_several_rounds
 from keyveil.report import Envelope, Subset, Symbol, frame, to_frames
 from keyveil.rounds import Round

@@ -10,10 +10,11 @@ import pytest
 from keyveil import Campaign
 from keyveil.audit.exact import enumerate_loss, enumeration_size
 from keyveil.client import Reporter, fetch_round
+from keyveil.client.noise import make_report
 from keyveil.client.transport import HttpAnswer
 from keyveil.domain import Record
 from keyveil.errors import DescriptionError, KeyveilError
-from keyveil.mechanisms import REGISTRY, build, make_report
+from keyveil.mechanisms import REGISTRY, build
 from keyveil.mechanisms.named import calibrated
 from keyveil.numerics import InsecureSeededEntropy
 

@@ -18,8 +18,9 @@ import time
 
 import pytest
 
+from keyveil.client.noise import make_report
 from keyveil.domain import Record
-from keyveil.mechanisms import build, make_report
+from keyveil.mechanisms import build
 from keyveil.numerics import system_entropy
 
 LIMIT, CUT, BLOCKS = 4.5, 0.9, 20

@@ -20,8 +20,8 @@ from devices import make_campaign
 
 from keyveil.client import Caps, Code, Reporter
 from keyveil.client.ledger import Ledger
+from keyveil.client.noise import make_report
 from keyveil.errors import BudgetError, LedgerError
-from keyveil.mechanisms import make_report
 from keyveil.numerics import PRICE_BITS, system_entropy
 
 OLD = """

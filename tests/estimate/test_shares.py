@@ -9,7 +9,7 @@ import pytest
 
 from keyveil.errors import MechanismError, TallyError
 from keyveil.estimate import QUARTERS, below, bin_points, in_parts, value_shares
-from keyveil.estimate.fieller import fieller
+from keyveil.estimate.estimates import fieller
 from keyveil.estimate.shares import unbiased_weights, value_means
 from keyveil.mechanisms import build
 from keyveil.protocols import build_protocol

@@ -24,7 +24,7 @@ from keyveil.collector.campaigns.terms import Terms
 from keyveil.collector.clock import Clock
 from keyveil.collector.logs import Log
 from keyveil.collector.store import open_store
-from keyveil.collector.store.base import ids_in
+from keyveil.collector.store.runs import ids_in
 from keyveil.collector.tokens import Role, mint
 from keyveil.collector.writing.commit import commit_group
 from keyveil.collector.writing.upload import FRAMED, read_upload

@@ -6,9 +6,10 @@ import pytest
 
 from keyveil import Campaign
 from keyveil.client import Reporter
+from keyveil.client.noise import make_report
 from keyveil.domain import pick
 from keyveil.errors import Refusal, ReportRejected
-from keyveil.mechanisms import REGISTRY, make_report
+from keyveil.mechanisms import REGISTRY
 from keyveil.numerics import system_entropy
 from keyveil.report import Envelope, public_word
 

@@ -22,6 +22,7 @@ back to life.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import math
 import os
@@ -33,15 +34,13 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from keyveil.client import upgrade
-from keyveil.client.seal import seal_of
 from keyveil.errors import LedgerError
 
 Clock = Callable[[], float]
 
 # How long to wait for another process that holds the ledger. A host application must not hang.
 _PATIENCE = 2.0
-FORMAT = 2
+OLD_FORMAT, FORMAT = 1, 2
 _GRAIN = 60.0
 _SECRET_BYTES = 32
 UNASKED = "unasked"
@@ -197,15 +196,17 @@ class Ledger:
         connection = _connect(self.path)
         try:
             (found,) = connection.execute("pragma user_version").fetchone()
-            if found not in (upgrade.FROM, FORMAT):
+            if found not in (OLD_FORMAT, FORMAT):
                 raise sqlite3.DatabaseError(f"it is no ledger of format {FORMAT}")
             if not self._was_checked:
                 (verdict,) = connection.execute("pragma quick_check(1)").fetchone()
                 if verdict != "ok":
                     raise sqlite3.DatabaseError("it is damaged")
                 self._was_checked = True
-            if found == upgrade.FROM:
-                upgrade.upgrade(connection, ANSWERS, FORMAT)
+            if found == OLD_FORMAT:
+                from keyveil.client.upgrade import upgrade
+
+                upgrade(connection)
         except BaseException:
             connection.close()
             raise
@@ -224,6 +225,11 @@ def _inside(connection: sqlite3.Connection, clock: Clock) -> Iterator[Account]:
             connection.execute("commit")
         raise
     connection.execute("commit")
+
+
+def seal_of(secret: bytes, clock: float, consent: str, rows: list[str]) -> bytes:
+    """The seal over the latest time, the consent and what was spent, a line each."""
+    return hmac.digest(secret, "\n".join([clock.hex(), consent, *rows]).encode(), hashlib.sha256)
 
 
 def _code(error: Exception) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from keyveil.domain import Record
 from keyveil.errors import TransportError
-from keyveil.mechanisms import make_report
-from keyveil.numerics import Entropy, system_entropy
-from keyveil.report import REPORT_ID_BYTES
+from keyveil.mechanisms.base import Mechanism
+from keyveil.numerics import Entropy, Words, system_entropy
+from keyveil.report import REPORT_ID_BYTES, Envelope, public_word
 from keyveil.rounds import Round
 
 NONCE_BYTES = 16
@@ -46,3 +46,21 @@ def noised(round: Round, record: Record, report_id: bytes, *, entropy: Entropy =
     mechanism = round.mechanism
     words, asked = entropy(mechanism.n_words), round.narrow(record)
     return make_report(mechanism, asked, words, tag=round.tag, round=round.number, report_id=report_id)
+
+
+def make_report(
+    mechanism: Mechanism, record: Record, words: Sequence[int], *, tag: bytes, round: int, report_id: bytes
+) -> bytes:
+    """The report to one round of a campaign; a public word is not drawn, it follows from the id.
+
+    >>> from keyveil.mechanisms.symbol.keys_only import Olh
+    >>> olh = Olh.for_epsilon(1, n_keys=3)
+    >>> sent = make_report(olh, Record.of({}), [0, 0, 0], tag=bytes(16), round=1, report_id=bytes(16))
+    >>> answer = olh.layout.decode(Envelope.from_bytes(sent).payload)
+    >>> olh.follows(answer, public_word(bytes(16), 1, bytes(16)))
+    True
+    """
+    if mechanism.public_word is not None:
+        words = Words.of(words).with_word(mechanism.public_word, public_word(tag, round, report_id))
+    payload = mechanism.layout.encode(mechanism.perturb(record, words))
+    return Envelope(campaign=tag, round=round, report_id=report_id, payload=payload).to_bytes()

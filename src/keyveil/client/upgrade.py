@@ -11,19 +11,17 @@ import hmac
 import sqlite3
 from fractions import Fraction
 
-from keyveil.client.seal import seal_of
+from keyveil.client.ledger import ANSWERS, FORMAT, OLD_FORMAT, seal_of
 from keyveil.numerics import PRICE_BITS
 
-FROM = 1
 
-
-def upgrade(connection: sqlite3.Connection, answers: str, to: int) -> None:
+def upgrade(connection: sqlite3.Connection) -> None:
     """Bring a ledger over; one whose seal does not match is refused as ever."""
     connection.execute("begin immediate")
     try:
-        if connection.execute("pragma user_version").fetchone() == (FROM,):
-            _convert(connection, answers)
-            connection.execute(f"pragma user_version = {to}")
+        if connection.execute("pragma user_version").fetchone() == (OLD_FORMAT,):
+            _convert(connection)
+            connection.execute(f"pragma user_version = {FORMAT}")
         connection.execute("commit")
     except BaseException:
         if connection.in_transaction:
@@ -31,7 +29,7 @@ def upgrade(connection: sqlite3.Connection, answers: str, to: int) -> None:
         raise
 
 
-def _convert(connection: sqlite3.Connection, answers: str) -> None:
+def _convert(connection: sqlite3.Connection) -> None:
     try:
         facts = dict(connection.execute("select name, value from fact"))
         secret, clock, consent = bytes(facts["secret"]), float(facts["clock"]), str(facts["consent"])
@@ -46,7 +44,7 @@ def _convert(connection: sqlite3.Connection, answers: str) -> None:
         prices = {of: _units(paid) for of, (paid, _) in sorted(spent.items())}
     except (KeyError, ValueError, TypeError, ArithmeticError):
         raise sqlite3.DatabaseError("parts of it make no sense") from None
-    connection.execute(answers)
+    connection.execute(ANSWERS)
     for (campaign, number), units in prices.items():
         connection.execute(
             "insert into answer values (?1, ?2, null, ?3, (select report from memo "

@@ -37,23 +37,19 @@ class Domain:
     keys: tuple[str, ...]
     value_range: Sequence[float] = (-1.0, 1.0)
     other: bool = False
+    names: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The name of every code, `other` included."""
+    n_keys: int = field(init=False, repr=False, compare=False)
+    """How many codes there are, `other` included."""
     _codes: dict[str, int] = field(init=False, repr=False, compare=False, hash=False)
 
     def __post_init__(self) -> None:
         names = (*self.keys, OTHER) if self.other else tuple(self.keys)
         object.__setattr__(self, "keys", tuple(self.keys))
         object.__setattr__(self, "value_range", _checked_range(self.value_range))
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "n_keys", len(names))
         object.__setattr__(self, "_codes", _checked_codes(names))
-
-    @property
-    def n_keys(self) -> int:
-        """How many codes there are, `other` included."""
-        return len(self._codes)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The name of every code, `other` included."""
-        return (*self.keys, OTHER) if self.other else self.keys
 
     def code_of(self, name: str) -> int | None:
         """The code of a key; an unknown one has that of `other`, or none."""

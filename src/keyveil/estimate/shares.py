@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from keyveil.errors import MechanismError, TallyError
 from keyveil.estimate.distribution import bin_points
-from keyveil.estimate.fieller import fieller
+from keyveil.estimate.estimates import fieller
 from keyveil.mechanisms import UeSw, ValueChannel
 from keyveil.mechanisms.channel import share
 from keyveil.numerics import CONFIDENCE, two_sided_z

@@ -23,7 +23,6 @@ from keyveil.mechanisms.base import (
 )
 from keyveil.mechanisms.channel import Channel, Exactness, Number
 from keyveil.mechanisms.describe import describe
-from keyveil.mechanisms.device import make_report
 from keyveil.mechanisms.hash.bucket import Bucket
 from keyveil.mechanisms.index.boundary import IndexedBoundary
 from keyveil.mechanisms.index.indexed import SampledIndex
@@ -91,5 +90,4 @@ __all__ = [
     "describe",
     "find",
     "is_key_value",
-    "make_report",
 ]

@@ -1,6 +1,5 @@
 """Exact probabilities, entropy sources, intervals: the arithmetic everything else stands on."""
 
-from keyveil.numerics.entropy import Entropy, InsecureSeededEntropy, system_entropy
 from keyveil.numerics.intervals import CONFIDENCE, two_sided_z
 from keyveil.numerics.probability import (
     PRICE_BITS,
@@ -13,7 +12,14 @@ from keyveil.numerics.probability import (
     price,
     rounded_up,
 )
-from keyveil.numerics.words import Words, at_least, planes
+from keyveil.numerics.words import (
+    Entropy,
+    InsecureSeededEntropy,
+    Words,
+    at_least,
+    planes,
+    system_entropy,
+)
 
 __all__ = [
     "CONFIDENCE",

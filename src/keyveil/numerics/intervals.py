@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from statistics import NormalDist
 
 CONFIDENCE = 0.95
 
 
+@cache
 def two_sided_z(confidence: float = CONFIDENCE) -> float:
     """How many standard errors either side cover `confidence` of a normal law.
 

@@ -10,18 +10,25 @@ That is a bijection between n words and n numbers, so numbers are as uniform as 
     at least T, from the lowest bit up:   held = held & plane where T has a 1, held | plane where it has a 0
 
 settles all n at once. The number of steps depends on nothing but `word_bits`.
+
+Words come from an entropy source, a function: asked for n words, it yields n integers below 2**64. The
+default, `system_entropy`, is the operating system's generator, and nothing else may feed a device.
+`InsecureSeededEntropy` repeats itself on purpose: for simulation and tests.
 """
 
 from __future__ import annotations
 
+import os
+import random
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import overload
 
 from keyveil.numerics.probability import WORD_BITS
 
 _WORD_BYTES = WORD_BITS // 8
+Entropy = Callable[[int], Sequence[int]]
 # Up to so many words, shifting all bits at once is faster than cutting their bytes.
 _FEW = 200
 
@@ -123,3 +130,30 @@ def at_least(sliced: Sequence[int], threshold: int) -> int:
 @lru_cache(maxsize=1024)
 def _bits(threshold: int, n_bits: int) -> tuple[bool, ...]:
     return tuple(bool(threshold >> place & 1) for place in range(n_bits))
+
+
+def system_entropy(n_words: int) -> Words:
+    """`n_words` words from the operating system, safe after a fork.
+
+    >>> len(system_entropy(3))
+    3
+    """
+    return Words(os.urandom(8 * n_words))
+
+
+class InsecureSeededEntropy:
+    """Repeatable words for simulation; a device that used them would protect nobody.
+
+    >>> InsecureSeededEntropy(7)(2) == InsecureSeededEntropy(7)(2)
+    True
+    """
+
+    def __init__(self, seed: int, word_bits: int = WORD_BITS) -> None:
+        self._generator = random.Random(seed)
+        self._word_bits = word_bits
+
+    def __call__(self, n_words: int) -> Sequence[int]:
+        """`n_words` words that the seed alone decides."""
+        if self._word_bits == WORD_BITS:
+            return Words(self._generator.randbytes(8 * n_words))
+        return [self._generator.getrandbits(self._word_bits) for _ in range(n_words)]

@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 from keyveil.campaign import Campaign
 from keyveil.collector.campaigns.ids import campaign_secret
@@ -36,22 +35,22 @@ class StoredCampaign:
     campaign: Campaign
     terms: Terms
     created_at: float
+    id: str = field(init=False)
+    """The campaign's."""
+    tag: bytes = field(init=False)
+    """The campaign's, too."""
+    issues_ids: bool = field(init=False)
+    """Whether only ids that were handed out count; an older keyveil said so in the terms."""
+    ends: float = field(init=False)
+    """When nothing more is counted."""
 
-    @property
-    def id(self) -> str:
-        """The campaign's."""
-        return self.campaign.id
-
-    @property
-    def issues_ids(self) -> bool:
-        """Whether only ids that were handed out count; an older keyveil said so in the terms."""
-        return self.campaign.issues_ids or self.terms.ids == ISSUED
-
-    @cached_property
-    def ends(self) -> float:
-        """When nothing more is counted."""
-        expiry = self.campaign.expiry
-        return float("inf") if expiry is None else expiry.timestamp()
+    def __post_init__(self) -> None:
+        # Every upload asks for these: they are read once.
+        campaign, expiry = self.campaign, self.campaign.expiry
+        object.__setattr__(self, "id", campaign.id)
+        object.__setattr__(self, "tag", campaign.tag)
+        object.__setattr__(self, "issues_ids", campaign.issues_ids or self.terms.ids == ISSUED)
+        object.__setattr__(self, "ends", float("inf") if expiry is None else expiry.timestamp())
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ class Outcomes:
         with self._context.store.read() as tx:
             rows, row = tx.rounds(known.no), tx.campaign(id)
             assert row is not None
-            if known.campaign.has_several_rounds and row.finished_at is None:
+            if row.finished_at is None and known.campaign.has_several_rounds:
                 is_between = rows[-1].closed_at is not None
                 still = "being followed up" if is_between else "still to be closed"
                 raise Problem("rounds-left", f"round {rows[-1].number} is {still}")

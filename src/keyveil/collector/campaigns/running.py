@@ -165,11 +165,10 @@ class Running:
 
     # --- what is done without being asked ---
 
-    def grown(self, growth: RoundGrowth) -> bool:
-        """Stop the intake of a round that has the reports it was waiting for; whether it had them."""
+    def filled(self, growth: RoundGrowth) -> bool:
+        """Stop the intake of a round that has the reports it was waiting for; whether it is known here."""
         known = self._context.cache.find(growth.campaign)
-        limit = None if known is None else known.terms.close_at_count
-        if known is None or limit is None or not growth.is_full:
+        if known is None:
             return False
         self.stop_intake(NOBODY, known, growth.round, why="by count")
         return True

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from keyveil.collector.campaigns.cache import CampaignCache, StoredCampaign
-from keyveil.collector.store.base import CampaignRow, IdSum, Reading, ReportBlock, RoundRow, Store, ids_in
+from keyveil.collector.store.base import CampaignRow, IdSum, Reading, ReportBlock, RoundRow, Store
 from keyveil.collector.store.outcomes import unpack_outcome
-from keyveil.collector.store.runs import N_SLICES, IdHash, Ids, as_ids, rows_of
+from keyveil.collector.store.runs import N_SLICES, IdHash, Ids, as_ids, ids_in, rows_of
 from keyveil.errors import StoreError
 from keyveil.report import HEADER_BYTES
 from keyveil.tally import Counter, Payloads, Tally

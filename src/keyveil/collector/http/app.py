@@ -58,7 +58,7 @@ class Application:
             clock=collector.clock.earliest,
             metrics=collector.metrics,
             log=collector.log,
-            grown=self._grown,
+            filled=self._filled,
         )
         settings = collector.settings
         self.connections = Connections(settings.connections, settings.spare_connections)
@@ -131,9 +131,9 @@ class Application:
             except Exception as error:
                 self.collector.log.event("fault", where="clock", kind=type(error).__name__)
 
-    def _grown(self, growth: RoundGrowth) -> None:
+    def _filled(self, growth: RoundGrowth) -> None:
         """Called by the writer, which must not wait for what follows a round that is complete."""
-        if self.collector.running.grown(growth):
+        if self.collector.running.filled(growth):
             self._executor.submit(self._resume)
 
     def _resume(self) -> None:

@@ -289,7 +289,7 @@ class Intake:
     def _named(self, known: StoredCampaign, credential: Credential | None) -> dict[str, Any]:
         """What an upload is read with."""
         return {
-            "tag": known.campaign.tag,
+            "tag": known.tag,
             "campaign": known.id,
             "token": None if credential is None else credential.id,
             "most": self._settings.most_reports,

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from keyveil.collector.tokens import Credential
 from keyveil.errors import StoreError
-from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
 from keyveil.rounds import Round
 from keyveil.tally import Tally
 
@@ -111,12 +110,6 @@ class IdSum:
         """Some more ids."""
         self.count += len(ids)
         self.total = (self.total + int(hash.checksums(ids).sum())) % (1 << 64)
-
-
-def ids_in(reports: bytes, length: int) -> list[bytes]:
-    """The ids of joined reports."""
-    first = HEADER_BYTES - REPORT_ID_BYTES
-    return [reports[at : at + REPORT_ID_BYTES] for at in range(first, len(reports), length)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

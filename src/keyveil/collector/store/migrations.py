@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from keyveil.collector.store.base import SCHEMA, ids_in
+from keyveil.collector.store.base import SCHEMA
 from keyveil.collector.store.descriptions import describe_rounds
 from keyveil.collector.store.run_tables import (
     RUN_TABLES,
@@ -30,7 +30,7 @@ from keyveil.collector.store.run_tables import (
     id_hash,
     load_runs,
 )
-from keyveil.collector.store.runs import Ids, rows_of
+from keyveil.collector.store.runs import Ids, ids_in, rows_of
 from keyveil.collector.store.sql import SqlTransaction
 from keyveil.errors import StoreError
 

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.errors import StoreError
-from keyveil.report import REPORT_ID_BYTES
+from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
 
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
@@ -95,6 +95,12 @@ class IdHash:
     def checksums(self, ids: Ids) -> Ints:
         """64 bits an id: their sum is the same in any order, and another for other ids."""
         return _mixed(ids.view("<u8"), self._second).view(np.int64)
+
+
+def ids_in(reports: bytes, length: int) -> list[bytes]:
+    """The ids of joined reports."""
+    first = HEADER_BYTES - REPORT_ID_BYTES
+    return [reports[at : at + REPORT_ID_BYTES] for at in range(first, len(reports), length)]
 
 
 def as_ids(names: Sequence[bytes]) -> Ids:

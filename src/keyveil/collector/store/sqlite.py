@@ -18,10 +18,11 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from keyveil.collector.store.base import SCHEMA, RoundRow, TallyRow, ids_in
+from keyveil.collector.store.base import SCHEMA, RoundRow, TallyRow
 from keyveil.collector.store.cells import add, pack, unpack
 from keyveil.collector.store.memtable import Memtable, Place, WriteBatch
 from keyveil.collector.store.migrations import EMBEDDED, Migration, find_migration, migrate, refuse_to_change
@@ -36,7 +37,7 @@ from keyveil.collector.store.run_tables import (
     known_in_runs,
     load_runs,
 )
-from keyveil.collector.store.runs import N_SLICES, IdHash, Ids, Runs, as_ids, rows_of
+from keyveil.collector.store.runs import N_SLICES, IdHash, Ids, Runs, as_ids, ids_in, rows_of
 from keyveil.collector.store.sql import TABLES, SqlTransaction
 from keyveil.errors import StoreError
 from keyveil.report import REPORT_ID_BYTES
@@ -109,18 +110,22 @@ class _SqliteStatements(SqlTransaction):
 
 
 class SqliteTransaction(_SqliteStatements):
-    """A transaction on the only connection that writes, or on a reader's own; `pending` is what it adds."""
+    """A transaction on the only connection that writes, or on a reader's own."""
 
     def __init__(
         self, connection: sqlite3.Connection, memory: _StoreCache, sums: Mapping[Place, Tally]
     ) -> None:
         super().__init__(connection)
         self._memory, self._sums = memory, sums
-        self.pending = WriteBatch()
         self.runs: dict[int, Runs] = {}
         """The runs of campaigns that this transaction has asked for or changed."""
         self.flushed: dict[int, Sequence[int]] = {}
         """The slices of each campaign that memory need not hold when this is committed."""
+
+    @cached_property
+    def pending(self) -> WriteBatch:
+        """What this transaction adds; whoever only reads has none."""
+        return WriteBatch()
 
     def be_alone(self) -> None:
         """Nobody else writes now."""

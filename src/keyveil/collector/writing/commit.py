@@ -17,7 +17,8 @@ from keyveil.batch.stream import Bytes
 from keyveil.collector.campaigns.cache import CampaignCache, RoundGrowth, StoredCampaign
 from keyveil.collector.campaigns.ids import is_issued
 from keyveil.collector.problems import NOT_ISSUED, ROUND_CLOSED, Problem
-from keyveil.collector.store.base import Store, Writing, ids_in
+from keyveil.collector.store.base import Store, Writing
+from keyveil.collector.store.runs import ids_in
 from keyveil.collector.writing.upload import Upload, UploadPart
 from keyveil.errors import Refusal
 from keyveil.rounds import Round

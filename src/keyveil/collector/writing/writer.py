@@ -60,10 +60,10 @@ class Writer:
         clock: Callable[[], float],
         metrics: Metrics,
         log: Log,
-        grown: Callable[[RoundGrowth], None],
+        filled: Callable[[RoundGrowth], None],
     ) -> None:
         self._store, self._cache, self._settings = store, cache, settings
-        self._clock, self._metrics, self._log, self._grown = clock, metrics, log, grown
+        self._clock, self._metrics, self._log, self._filled = clock, metrics, log, filled
         self._queue = FairQueue()
         self._preparing = threading.Lock()
         self._is_stopping = False
@@ -156,9 +156,9 @@ class Writer:
 
     def _tell(self, grown: list[RoundGrowth]) -> None:
         """A round may be complete; whatever happens then, this thread goes on."""
-        for growth in grown:
+        for growth in filter(lambda each: each.is_full, grown):
             try:
-                self._grown(growth)
+                self._filled(growth)
             except Exception as error:
                 self._log.event("fault", where="round", kind=type(error).__name__, campaign=growth.campaign)
 
