@@ -123,6 +123,16 @@ async function topChart(found, state, width) {
     Plot.axisX({ color: "var(--muted)", labelOffset: 38, ...options }),
     Plot.axisY({ tickFormat: label, tickSize: 0, label: null, color: "var(--ink)" }),
   ];
+  const intervals = (Plot, data) =>
+    Plot.ruleY(data, {
+      y: "code",
+      x1: "low",
+      x2: "high",
+      stroke: paint,
+      strokeWidth: 5,
+      strokeOpacity: 0.35,
+      strokeLinecap: "round",
+    });
   const frequencies = await figure((Plot) => ({
     ...common,
     width: halfOf(width),
@@ -132,15 +142,7 @@ async function topChart(found, state, width) {
     marks: [
       ...axis(Plot, {}),
       Plot.ruleX([0], { stroke: "var(--muted)" }),
-      Plot.ruleY(rows, {
-        y: "code",
-        x1: "low",
-        x2: "high",
-        stroke: paint,
-        strokeWidth: 5,
-        strokeOpacity: 0.35,
-        strokeLinecap: "round",
-      }),
+      intervals(Plot, rows),
       Plot.dot(rows, { y: "code", x: "middle", fill: paint, r: 4 }),
     ],
   }));
@@ -169,17 +171,9 @@ async function topChart(found, state, width) {
           ariaLabel: "Mean values of the same keys with 95 % intervals; the table below has the numbers",
           marks: [
             ...axis(Plot, {}),
-            Plot.ruleY(
+            intervals(
+              Plot,
               means.filter(({ isNoise }) => !isNoise),
-              {
-                y: "code",
-                x1: "low",
-                x2: "high",
-                stroke: paint,
-                strokeWidth: 5,
-                strokeOpacity: 0.35,
-                strokeLinecap: "round",
-              },
             ),
             Plot.dot(
               means.filter(({ middle }) => middle >= low && middle <= high),
