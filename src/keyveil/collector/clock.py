@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 # Seconds that two readings may differ by: time servers move clocks by less at a time.
 _TOLERANCE = 5.0
@@ -17,9 +18,10 @@ _TOLERANCE = 5.0
 _BELIEVED_AFTER = 600.0
 
 
-def since_boot() -> float:
-    """Seconds that nobody can set; where the system says so, those asleep are among them."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+# Seconds that nobody can set; where the system says so, those asleep are among them.
+since_boot: Callable[[], float] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+)
 
 
 class Clock:

@@ -88,31 +88,39 @@ class Direct(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Take an upload here, or let an ASGI task be started for the request."""
         self._is_in_head, self._head_bytes = False, 0
-        origin = self._address if self._address not in self.settings.proxies else self._find_origin()
-        if self.parser.get_method() == b"POST" and not self.others.may_upload(self):
-            self.scope["extensions"] = {FULL: {}}
-        elif self.parser.get_method() == b"POST" and self._is_usual():
-            announced = self._announced(origin)
-            if announced is not None:
-                self.cycle = PendingUpload(self, announced)
-                return
+        again = self._find_again()
+        origin = self._find_origin() if again is None else again.origin
+        if self._speaks_for_others:
+            self.scope["client"] = (origin, 0)
+        if self.parser.get_method() == b"POST":
+            if not self.others.may_upload(self):
+                self.scope["extensions"] = {FULL: {}}
+            elif self._is_usual():
+                announced = self._announced(origin, again)
+                if announced is not None:
+                    self.cycle = PendingUpload(self, announced)
+                    return
         super().on_headers_complete()
 
-    def _announced(self, origin: str) -> Announced | None:
-        """The upload that a header announces; one that says what the last one said is not read again."""
+    def _find_again(self) -> _Admitted | None:
+        """The last upload, if its header said what this one says, which then is not read again."""
         last = self._last
-        if last is not None and (self.url, self.headers, origin) == last[:3]:
-            return last.announced if self.intake.admits_again(last.announced) else None
+        return last if last is not None and self.headers == last.headers and self.url == last.url else None
+
+    def _announced(self, origin: str, again: _Admitted | None) -> Announced | None:
+        """The upload that a header announces."""
+        if again is not None:
+            return again.announced if self.intake.admits_again(again.announced) else None
         announced = self.intake.admit_now(self.url, self.headers, origin, most=_LARGEST)
         self._last = None if announced is None else _Admitted(self.url, self.headers, origin, announced)
         return announced
 
     def _find_origin(self) -> str:
-        """For whom a server in front speaks, by the address that it added last."""
+        """Who is connected, or for whom a server in front speaks, by the address that it added last."""
+        if not self._speaks_for_others:
+            return self._address
         said = [value for name, value in self.headers if name == b"x-forwarded-for"]
-        origin = said[-1].rpartition(b",")[2].strip().decode("latin-1")[:64] if said else self._address
-        self.scope["client"] = (origin, 0)
-        return origin
+        return said[-1].rpartition(b",")[2].strip().decode("latin-1")[:64] if said else self._address
 
     # --- connections ---
 
@@ -122,6 +130,7 @@ class Direct(HttpToolsProtocol):
         self._head_bytes, self._is_in_head, self._ended = 0, True, False
         self._deadline: asyncio.TimerHandle | None = None
         self._address = self.client[0] if self.client else ""
+        self._speaks_for_others = self._address in self.settings.proxies
         if not self.others.add(self._address, self):
             self._cut_off(self.intake.no_room())
             return
@@ -225,12 +234,24 @@ class Direct(HttpToolsProtocol):
         self.others.hear(self._address, self)
         super().data_received(data)
         self._look_at_header(len(data))
-        if isinstance(self.cycle, PendingUpload):
+        if isinstance(self.cycle, PendingUpload) and not self.cycle.is_whole:
             self.cycle.be_patient()
 
 
 class PendingUpload:
     """An upload between its header and its answer: to uvicorn a request's cycle, to the writer a future."""
+
+    __slots__ = (
+        "_announced",
+        "_parts",
+        "_protocol",
+        "_taken",
+        "_timer",
+        "disconnected",
+        "is_whole",
+        "keep_alive",
+        "response_complete",
+    )
 
     def __init__(self, protocol: Direct, announced: Announced) -> None:
         self._parts: list[bytes] = []
@@ -264,7 +285,7 @@ class PendingUpload:
 
     def be_patient(self) -> None:
         """Wait for the rest of the body, for a while."""
-        if not self.is_whole and not self.response_complete and self._timer is None:
+        if not self.response_complete and self._timer is None:
             patience = self._protocol.settings.patience
             self._timer = self._protocol.loop.call_later(patience, self._give_up)
 

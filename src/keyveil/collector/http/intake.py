@@ -146,8 +146,9 @@ class Intake:
         if credential is not None and not self._collector.access.is_cached(credential):
             return False
         try:
+            # What its role and scope are was checked then, and does not change.
             if credential is not None:
-                self._check(credential, known)
+                self._rates.check(credential)
             self._check_time(known)
             self._check_room()
         except Problem:
