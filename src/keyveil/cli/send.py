@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from keyveil.cli.columns import column_options, read_for
 from keyveil.cli.settings import token_option
 from keyveil.errors import CampaignError, LedgerError
 
@@ -45,8 +46,11 @@ Issue = Callable[[int], list[bytes]]
     show_default=True,
     help="Seconds without progress after which to give up; what is left waits in the spool.",
 )
+@column_options
 @token_option
-def send(url: str, pairs: Path, spool: Path | None, patience: float, token: str | None) -> None:
+def send(
+    url: str, pairs: Path, spool: Path | None, patience: float, token: str | None, **columns: Any
+) -> None:
     """Noise every user in PAIRS and upload to URL (https://HOST/v1/campaigns/ID), with retries.
 
     Answers the round that is open; run it again for the next one. PAIRS may also be a file of reports,
@@ -63,7 +67,7 @@ def send(url: str, pairs: Path, spool: Path | None, patience: float, token: str 
         click.echo(f"going on with {spool}", err=True)
     else:
         issue = _issuer(url, token, by_nonce=campaign.issues_ids) if ids_are_issued else None
-        _fill(spool, campaign, asked, pairs, issue)
+        _fill(spool, campaign, asked, pairs, issue, columns)
     device = Reporter(
         campaign,
         ledger=spool,
@@ -98,7 +102,9 @@ def _issuer(url: str, token: str | None, *, by_nonce: bool) -> Issue:
     return issue
 
 
-def _fill(spool: Path, campaign: Campaign, asked: Round, pairs: Path, issue: Issue | None) -> None:
+def _fill(
+    spool: Path, campaign: Campaign, asked: Round, pairs: Path, issue: Issue | None, columns: dict[str, Any]
+) -> None:
     """A spool with a report for every user, complete before it has its name."""
     from keyveil.cli.files import written
     from keyveil.client.ledger import Ledger
@@ -106,24 +112,26 @@ def _fill(spool: Path, campaign: Campaign, asked: Round, pairs: Path, issue: Iss
 
     endless = Limits(reports=sys.maxsize, bytes=sys.maxsize)
     with written(spool) as draft:
-        ledger, reports = Ledger(draft), _reports(campaign, asked, pairs, issue)
+        ledger, reports = Ledger(draft), _reports(campaign, asked, pairs, issue, columns)
         while group := list(islice(reports, _GROUP)):
             with ledger.transaction() as account:
                 Queue(account, campaign.id, endless).put(*group)
 
 
-def _reports(campaign: Campaign, asked: Round, pairs: Path, issue: Issue | None) -> Iterator[bytes]:
+def _reports(
+    campaign: Campaign, asked: Round, pairs: Path, issue: Issue | None, columns: dict[str, Any]
+) -> Iterator[bytes]:
     """The reports in a file, or one for every user in it."""
     from keyveil.cli.console import progress
     from keyveil.cli.crowd import FileUsers
     from keyveil.cli.files import Reports, holds_reports
-    from keyveil.cli.perturb import say_what_was_settled
+    from keyveil.cli.perturb import say_who_is_unknown
 
     if holds_reports(pairs):
         yield from Reports(campaign, [pairs])
         return
-    crowd = FileUsers(campaign, pairs, asked)
-    say_what_was_settled(crowd)
+    crowd = FileUsers(campaign, read_for(campaign, pairs, **columns).population, asked)
+    say_who_is_unknown(crowd)
     with progress("noising", crowd.n_users) as advance:
         for block in crowd.blocks(issue):
             for at in range(0, len(block), crowd.length):
