@@ -301,7 +301,7 @@ class Campaign:
 
         return tally_reports(self.first_round() if round is None else round, reports)
 
-    def estimate(self, tally: Tally, *, post: str = "none") -> Release:
+    def estimate(self, tally: Tally, *, post: str = "readable") -> Release:
         """What the tally of a one-round campaign says about every key, with 95 % intervals."""
         from keyveil.release import release
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keyveil.errors import ProtocolError, TallyError
-from keyveil.estimate import HOSTILE_SHARE, Distribution, Estimates, step
+from keyveil.estimate import HOSTILE_SHARE, READABLE, Distribution, Estimates, step
 from keyveil.numerics import CONFIDENCE, epsilon_above
 from keyveil.protocols import Outcome, Protocol, Round, total_loss
 
@@ -30,11 +30,12 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 class Release:
     """One row a key, in the value's own units, and the metadata that makes it believable.
 
-    Intervals are 95 % and always those of the unprocessed estimates (where records were cut, brought back
-    to whole ones), which stay beside processed ones as `frequency_raw` and `mean_raw`; `frequency_top` is
-    for a table of the top keys and nothing else. `frequency_hostile` and `mean_hostile` say how far
-    `hostile_share` of all devices, lying, can move the unprocessed estimate: no statement about noise, and
-    none that somebody did.
+    Numbers lie inside their ranges and intervals if nobody asks for another step (`readable`). Intervals are
+    95 % and always those of the unprocessed estimates (where records were cut, brought back to whole ones),
+    which stay beside processed ones as `frequency_raw` and `mean_raw`: those are unbiased, and add up.
+    `frequency_top` is for a table of the top keys and nothing else. `frequency_hostile` and `mean_hostile`
+    say how far `hostile_share` of all devices, lying, can move the unprocessed estimate: no statement about
+    noise, and none that somebody did.
     A mean that cannot be estimated is null; its interval is the whole range. Where the mechanism tells
     distributions, `bins` holds each key's shares, and the metadata the values that the bins stand for.
     """
@@ -107,7 +108,7 @@ class Release:
         return self.to_arrow().to_pandas()
 
 
-def release(campaign: Campaign, protocol: Protocol, tally: Tally, *, post: str = "none") -> Release:
+def release(campaign: Campaign, protocol: Protocol, tally: Tally, *, post: str = READABLE) -> Release:
     """The release of a one-round campaign's tally."""
     first = protocol.start(campaign.id)
     if tally.question != first.question:
@@ -121,7 +122,7 @@ def release(campaign: Campaign, protocol: Protocol, tally: Tally, *, post: str =
 
 
 def release_outcome(
-    campaign: Campaign, protocol: Protocol, outcome: Outcome, *, post: str = "none"
+    campaign: Campaign, protocol: Protocol, outcome: Outcome, *, post: str = READABLE
 ) -> Release:
     """The release of what a protocol ended with; `post` as in simulations, `published` included."""
     return release_found(campaign, outcome, epsilon_exact=exact_epsilon(protocol), post=post)
@@ -133,7 +134,7 @@ def exact_epsilon(protocol: Protocol) -> float:
 
 
 def release_found(
-    campaign: Campaign, outcome: Outcome, *, epsilon_exact: float, post: str = "none"
+    campaign: Campaign, outcome: Outcome, *, epsilon_exact: float, post: str = READABLE
 ) -> Release:
     """The release of an outcome whose protocol need not be built again."""
     shaped = outcome.published if post == PUBLISHED else step(post, also=(PUBLISHED,))(outcome.raw)
@@ -175,6 +176,8 @@ def _columns(domain: Domain, raw: Estimates, shaped: Estimates) -> dict[str, Any
     has_means = raw.moments is None or np.isfinite(raw.moments.signed_noise)
     mean, raw_mean = (each.mean if has_means else np.full_like(each.mean, np.nan) for each in (shaped, raw))
     frequency_low, frequency_high = raw.frequency_interval()
+    if READABLE in shaped.steps:
+        frequency_low, frequency_high = np.clip(frequency_low, 0.0, 1.0), np.clip(frequency_high, 0.0, 1.0)
     mean_low, mean_high = raw.mean_interval()
     numbers = {
         "frequency": shaped.frequency,

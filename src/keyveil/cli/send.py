@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keyveil.cli.columns import column_options, read_for
+from keyveil.cli.columns import column_options, read_for, skip_option
 from keyveil.cli.settings import token_option
 from keyveil.errors import CampaignError, LedgerError
 
@@ -47,6 +47,7 @@ Issue = Callable[[int], list[bytes]]
     help="Seconds without progress after which to give up; what is left waits in the spool.",
 )
 @column_options
+@skip_option
 @token_option
 def send(
     url: str, pairs: Path, spool: Path | None, patience: float, token: str | None, **columns: Any
