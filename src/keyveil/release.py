@@ -90,8 +90,9 @@ class Release:
         writer.writerow([*self.columns, *(f"bin_{place}" for place in range(bins))])
         for row in self.rows():
             row |= {f"bin_{place}": share for place, share in enumerate(row.pop("bins", ()))}
-            name = row["key"]
-            row["key"] = f"'{name}" if name.startswith(_FORMULA) else name
+            for word in ("key", "name"):
+                if word in row:
+                    row[word] = f"'{row[word]}" if row[word].startswith(_FORMULA) else row[word]
             writer.writerow("" if cell is None else cell for cell in row.values())
         return "".join(lines)
 
@@ -140,7 +141,7 @@ def release_found(
     shaped = outcome.published if post == PUBLISHED else step(post, also=(PUBLISHED,))(outcome.raw)
     low, high = campaign.domain.value_range
     return Release(
-        columns=_columns(campaign.domain, outcome.raw, shaped),
+        columns=_columns(campaign, outcome.raw, shaped),
         distribution=outcome.distribution,
         raw=outcome.raw,
         scale=(high - low) / 2,
@@ -148,6 +149,7 @@ def release_found(
         metadata={
             "campaign": campaign.id,
             "name": campaign.name,
+            **({} if campaign.unit is None else {"unit": campaign.unit}),
             "mechanism": campaign.mechanism,
             "epsilon": campaign.epsilon,
             "epsilon_exact": epsilon_exact,
@@ -168,8 +170,8 @@ def _bin_metadata(domain: Domain, distribution: Distribution | None) -> dict[str
     return {"bins": [domain.from_unit(float(point)) for point in distribution.points]}
 
 
-def _columns(domain: Domain, raw: Estimates, shaped: Estimates) -> dict[str, Any]:
-    low, high = domain.value_range
+def _columns(campaign: Campaign, raw: Estimates, shaped: Estimates) -> dict[str, Any]:
+    low, high = campaign.domain.value_range
     scale = (high - low) / 2
     middle = (high + low) / 2
     # Where a key's signs share all buckets a mean is a made-up middle.
@@ -196,7 +198,10 @@ def _columns(domain: Domain, raw: Estimates, shaped: Estimates) -> dict[str, Any
         numbers |= {"frequency_raw": raw.frequency, "mean_raw": middle + scale * raw_mean}
     if shaped.frequency_top is not None:
         numbers["frequency_top"] = shaped.frequency_top
-    return {"key": list(domain.names), **{name: np.asarray(column) for name, column in numbers.items()}}
+    words = {"key": list(campaign.domain.names)}
+    if campaign.names is not None:
+        words["name"] = list(campaign.display_names)
+    return {**words, **{name: np.asarray(column) for name, column in numbers.items()}}
 
 
 class _CsvLines(list[str]):

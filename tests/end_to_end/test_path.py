@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -188,3 +189,38 @@ def test_the_demo_population_fits_its_campaign():
     assert max(map(len, people)) <= 3
     assert min(map(len, people)) == 0
     assert all(0 <= minutes <= 120 for held in people for minutes in held.values())
+
+
+def test_units_and_names_are_for_people_and_older_campaigns_keep_their_ids():
+    plain = Campaign(
+        name="apps",
+        epsilon=4.0,
+        keys=("m", "c"),
+        value_range=(0, 60),
+        pairs_per_user=1,
+        mechanism="pckv-ue",
+        other=True,
+    )
+    assert plain.id == "4322b924eec8baa1048a0b0db26d66ad714d00b5bf7337e07fd5a941e1a2da77"
+    named = replace(plain, unit="minutes", names={"m": "Maps"})
+    assert named.names == ("Maps", "c")
+    assert (
+        Campaign.from_text(named.canonical_json)
+        == named
+        == replace(plain, unit="minutes", names=["Maps", "c"])
+    )
+    assert named.id != plain.id
+    release = named.estimate(named.tally([Reporter(named).report({"m": 5.0})]))
+    assert [(row["key"], row["name"]) for row in release.rows()] == [
+        ("m", "Maps"),
+        ("c", "c"),
+        ("other", "other"),
+    ]
+    assert release.metadata["unit"] == "minutes"
+    assert release.to_csv().startswith("key,name,frequency,")
+    for wrong in ({"x": "X"}, ["Maps"], ["Maps", ""], "Maps", ["Maps", 1]):
+        with pytest.raises(CampaignError, match=r"at \$.names"):
+            replace(plain, names=wrong)
+    for unit in ("", "m" * 41, 1):
+        with pytest.raises(CampaignError, match=r"at \$.unit"):
+            replace(plain, unit=unit)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keyveil.campaign import LONGEST_UNIT
 from keyveil.estimate.sizes import SizeLaw
 from keyveil.plan import Crowd, Plan, make_plan
 from keyveil.plan.draft import LEAST_HOLDERS, Draft, draft_plan, find_range, find_skew, public_keys
@@ -41,6 +42,12 @@ def purpose_of(reading: Reading) -> str:
     return f"learn which {columns.key} people have, and how much {columns.value}"
 
 
+def unit_of(reading: Reading) -> str | None:
+    """What the values are counted in, by the name of their column."""
+    said = (reading.columns.value or "").strip().lower()
+    return None if said in ("", "value") else said[:LONGEST_UNIT]
+
+
 def draft_from(
     reading: Reading,
     *,
@@ -65,6 +72,6 @@ def draft_from(
         "other": "keys that are not listed share one bucket",
         "value_range": f"values beyond are moved to the ends{beyond}",
     }
-    fields = {"owner": OWNER, "purpose": purpose_of(reading), **fields}
+    fields = {"owner": OWNER, "purpose": purpose_of(reading), "unit": unit_of(reading), **fields}
     draft = draft_plan(plan, keys=keys, value_range=(low, high), other=bool(left_out), why=why, **fields)
     return Drafted(draft=draft, plan=plan, reading=reading)

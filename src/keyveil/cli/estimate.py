@@ -114,7 +114,7 @@ def show_release(release: Release, top: int) -> None:
     rows = sorted(release.rows(), key=lambda row: -row["frequency"])
     shown = [
         (
-            Text(printable(row["key"])),
+            Text(printable(row.get("name", row["key"]))),
             f"{100 * row['frequency']:.1f} %",
             f"{100 * row['frequency_low']:.1f} .. {100 * row['frequency_high']:.1f}",
             "?" if row["mean"] is None else f"{row['mean']:.4g}",
@@ -125,4 +125,5 @@ def show_release(release: Release, top: int) -> None:
     title = (
         f"The {len(shown)} most frequent of {len(rows):,} keys, from {release.metadata['users']:,} reports"
     )
-    output().print(table(title, ("key", "people", "95 % interval", "mean", "95 % interval"), shown))
+    mean = release.metadata.get("unit", "mean")
+    output().print(table(title, ("key", "people", "95 % interval", mean, "95 % interval"), shown))

@@ -59,6 +59,7 @@ class Draft:
     """The mechanism's own: cohorts, rho, bins."""
     other: bool = False
     users: int | None = None
+    unit: str | None = None
     owner: str = ""
     purpose: str = ""
     expires: str = ""
@@ -87,6 +88,7 @@ class Draft:
             "keys": list(self.keys),
             "other": self.other,
             "value_range": list(self.value_range),
+            "unit": self.unit,
             "pairs_per_user": self.pairs_per_user,
             "mechanism": self.mechanism,
             **self.options,
@@ -103,6 +105,7 @@ WHY: Mapping[str, str] = {
     "rho": "bucket's dial: 1 tells frequencies better, and no means",
     "cohorts": "bucket's public hashes",
     "users": "how many are expected",
+    "unit": "what values are counted in, for people",
 }
 
 
