@@ -8,7 +8,11 @@ import click
 
 from keyveil.cli.asking import Server, server_options
 
-_campaign_option = click.option("--campaign", metavar="ID", help="The campaign; every campaign if left out.")
+_campaign_option = click.option(
+    "--campaign",
+    metavar="CAMPAIGN",
+    help="The campaign, by its id or the beginning of it, its name or its file; every campaign if left out.",
+)
 
 
 @click.group()
@@ -26,9 +30,8 @@ def create(
     role: str, campaign: str | None, label: str, rate: float | None, url: str, token: str | None
 ) -> None:
     """Make a token for ROLE; it is printed this once."""
-    made = Server(url=url, token=token).ask(
-        "POST", _path(campaign), {"role": role, "label": label, "rate": rate}
-    )
+    server = Server(url=url, token=token)
+    made = server.ask("POST", _path(server, campaign), {"role": role, "label": label, "rate": rate})
     click.echo(made["token"])
 
 
@@ -38,7 +41,8 @@ def create(
 @server_options
 def list_(campaign: str | None, as_json: bool, url: str, token: str | None) -> None:
     """List tokens, without their secrets."""
-    found = Server(url=url, token=token).ask("GET", _path(campaign))["tokens"]
+    server = Server(url=url, token=token)
+    found = server.ask("GET", _path(server, campaign))["tokens"]
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -52,8 +56,9 @@ def list_(campaign: str | None, as_json: bool, url: str, token: str | None) -> N
 @server_options
 def revoke(id: str, campaign: str | None, url: str, token: str | None) -> None:
     """Revoke a token by its id; it opens nothing from now on."""
-    Server(url=url, token=token).ask("DELETE", f"{_path(campaign)}/{id}")
+    server = Server(url=url, token=token)
+    server.ask("DELETE", f"{_path(server, campaign)}/{id}")
 
 
-def _path(campaign: str | None) -> str:
-    return "/v1/tokens" if campaign is None else f"/v1/campaigns/{campaign}/tokens"
+def _path(server: Server, campaign: str | None) -> str:
+    return "/v1/tokens" if campaign is None else f"{server.campaign(campaign)}/tokens"

@@ -8,6 +8,7 @@ unless clamping was asked for.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def read_pairs(
     values = _numbers(held["value"], path)
     low, high = value_range or _own_range(values)
     units = _to_unit(values, low, high, path, clamp=clamp)
-    return Population.from_pairs(
+    found = Population.from_pairs(
         users[~empty.to_numpy()],
         codes,
         units,
@@ -53,6 +54,7 @@ def read_pairs(
         names=[str(name) for name in key_names.tolist()],
         value_range=(low, high),
     )
+    return replace(found, user_names=user_names)
 
 
 def _read_table(path: Path) -> Any:
