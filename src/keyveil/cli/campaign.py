@@ -19,7 +19,10 @@ _RELEASES = ("json", "csv", "parquet", "arrow")
 
 @click.group()
 def campaign() -> None:
-    """Create campaigns on a running collector, watch them, close their rounds, read their releases."""
+    """Create campaigns on a running collector, watch them, close their rounds, read their releases.
+
+    CAMPAIGN is an id or the beginning of one, a campaign's name or label, or the file that it was made from.
+    """
 
 
 @campaign.command()
@@ -92,14 +95,15 @@ def list_(as_json: bool, url: str, token: str | None) -> None:
 
 
 @campaign.command()
-@click.argument("id")
+@click.argument("campaign")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @server_options
-def show(id: str, as_json: bool, url: str, token: str | None) -> None:
+def show(campaign: str, as_json: bool, url: str, token: str | None) -> None:
     """Show a campaign; with a token of an analyst, its rounds too."""
     server = Server(url=url, token=token)
-    found = server.ask("GET", f"/v1/campaigns/{id}")
-    rounds = server.ask("GET", f"/v1/campaigns/{id}/rounds")["rounds"] if token else []
+    path = server.campaign(campaign)
+    found = server.ask("GET", path)
+    rounds = server.ask("GET", f"{path}/rounds")["rounds"] if token else []
     if as_json:
         click.echo(json.dumps({**found, "rounds": rounds}))
         return
@@ -114,23 +118,23 @@ def show(id: str, as_json: bool, url: str, token: str | None) -> None:
 
 
 @campaign.command()
-@click.argument("id")
+@click.argument("campaign")
 @click.argument("round", type=int, required=False)
 @click.option("--yes", is_flag=True, help="Close it even if nobody has reported.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @server_options
-def close(id: str, round: int | None, yes: bool, as_json: bool, url: str, token: str | None) -> None:
+def close(campaign: str, round: int | None, yes: bool, as_json: bool, url: str, token: str | None) -> None:
     """Close ROUND of a campaign, the open one if none is named, and open what follows."""
     server = Server(url=url, token=token)
-    number = round
+    path, number = server.campaign(campaign), round
     if number is None:
-        asked = server.ask("GET", f"/v1/campaigns/{id}")["round"]
+        asked = server.ask("GET", path)["round"]
         if asked is None:
             raise TallyError("the campaign has no open round")
         number = asked["number"]
     if not yes:
-        _check_not_empty(server, id, number)
-    said = server.ask("POST", f"/v1/campaigns/{id}/rounds/{number}/close")
+        _check_not_empty(server, path, number)
+    said = server.ask("POST", f"{path}/rounds/{number}/close")
     if as_json:
         click.echo(json.dumps(said))
         return
@@ -139,9 +143,9 @@ def close(id: str, round: int | None, yes: bool, as_json: bool, url: str, token:
     click.echo(f"round {number} has {said['reports']} reports; {after}")
 
 
-def _check_not_empty(server: Server, id: str, number: int) -> None:
+def _check_not_empty(server: Server, path: str, number: int) -> None:
     """Ask before a round ends that nobody has answered: a closed round is not opened again."""
-    rounds = server.ask("GET", f"/v1/campaigns/{id}/rounds")["rounds"]
+    rounds = server.ask("GET", f"{path}/rounds")["rounds"]
     if any(row["number"] == number and row["reports"] == 0 for row in rounds):
         question = f"round {number} has no reports, and a closed round is not opened again"
         if not sys.stdin.isatty():
@@ -150,24 +154,26 @@ def _check_not_empty(server: Server, id: str, number: int) -> None:
 
 
 @campaign.command()
-@click.argument("id")
+@click.argument("campaign")
 @click.argument("text")
 @server_options
-def label(id: str, text: str, url: str, token: str | None) -> None:
+def label(campaign: str, text: str, url: str, token: str | None) -> None:
     """Give a campaign another name for people."""
-    Server(url=url, token=token).ask("POST", f"/v1/campaigns/{id}/label", {"label": text})
+    server = Server(url=url, token=token)
+    server.ask("POST", f"{server.campaign(campaign)}/label", {"label": text})
 
 
 @campaign.command()
-@click.argument("id")
+@click.argument("campaign")
 @click.argument("file", type=click.Path(path_type=Path))
 @server_options
-def compare(id: str, file: Path, url: str, token: str | None) -> None:
+def compare(campaign: str, file: Path, url: str, token: str | None) -> None:
     """Say what the campaign in FILE changes, and whether reports to the old one stay usable."""
     from keyveil.campaign import Campaign
 
     body = json.loads(Campaign.load(file).canonical_json)
-    found = Server(url=url, token=token).ask("POST", f"/v1/campaigns/{id}/compare", body)
+    server = Server(url=url, token=token)
+    found = server.ask("POST", f"{server.campaign(campaign)}/compare", body)
     for change in found["changes"]:
         usable = "reports stay usable" if change["reports_stay_usable"] else "reports do not carry over"
         click.echo(f"{change['field']}: {usable}; {change['why']}")
@@ -175,7 +181,7 @@ def compare(id: str, file: Path, url: str, token: str | None) -> None:
 
 
 @campaign.command()
-@click.argument("id")
+@click.argument("campaign")
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The file to write.")
 @click.option(
     "--post",
@@ -185,36 +191,39 @@ def compare(id: str, file: Path, url: str, token: str | None) -> None:
 )
 @click.option("--estimator", help="Another estimator for the same reports.")
 @server_options
-def release(id: str, out: Path, post: str, estimator: str | None, url: str, token: str | None) -> None:
+def release(campaign: str, out: Path, post: str, estimator: str | None, url: str, token: str | None) -> None:
     """Write what a campaign found: .json, .csv, .parquet or .arrow."""
     form = out.suffix.removeprefix(".")
     if form not in _RELEASES:
         raise TallyError(f"expected a release to end with one of {', '.join(_RELEASES)}, got {out.name}")
     query = {"format": form, "post": post} | ({} if estimator is None else {"estimator": estimator})
-    said = Server(url=url, token=token).download(f"/v1/campaigns/{id}/release?{urlencode(query)}", out)
+    server = Server(url=url, token=token)
+    said = server.download(f"{server.campaign(campaign)}/release?{urlencode(query)}", out)
     if said.get("keyveil-state") == "open":
         click.echo("interim: the campaign is open, and these numbers will change", err=True)
     click.echo(f"wrote {out}", err=True)
 
 
 @campaign.command()
-@click.argument("id")
+@click.argument("campaign")
 @click.argument("round", type=int)
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The file to write.")
 @server_options
-def export(id: str, round: int, out: Path, url: str, token: str | None) -> None:
+def export(campaign: str, round: int, out: Path, url: str, token: str | None) -> None:
     """Write the stored reports of a round: .parquet, or frames under any other name."""
     form = "parquet" if out.suffix == ".parquet" else "frames"
-    Server(url=url, token=token).download(f"/v1/campaigns/{id}/rounds/{round}/reports?format={form}", out)
+    server = Server(url=url, token=token)
+    server.download(f"{server.campaign(campaign)}/rounds/{round}/reports?format={form}", out)
 
 
 @campaign.command()
-@click.argument("id")
+@click.argument("campaign")
 @click.argument("round", type=int)
 @server_options
-def recount(id: str, round: int, url: str, token: str | None) -> None:
+def recount(campaign: str, round: int, url: str, token: str | None) -> None:
     """Count the stored reports of a round again; exit status 1 if tally or ids disagree."""
-    found = Server(url=url, token=token).ask("POST", f"/v1/campaigns/{id}/rounds/{round}/recount")
+    server = Server(url=url, token=token)
+    found = server.ask("POST", f"{server.campaign(campaign)}/rounds/{round}/recount")
     click.echo(
         f"{found['stored_reports']} stored, {found['tally_reports']} in the tally, "
         f"{found['damaged_blocks']} damaged blocks"
@@ -227,14 +236,15 @@ def recount(id: str, round: int, url: str, token: str | None) -> None:
 
 
 @campaign.command()
-@click.argument("id")
+@click.argument("campaign")
 @click.argument("round", type=int)
 @server_options
-def examine(id: str, round: int, url: str, token: str | None) -> None:
+def examine(campaign: str, round: int, url: str, token: str | None) -> None:
     """Test whether the stored reports of a round are honest noise; exit status 1 if they are not."""
     from keyveil.cli.console import honesty
 
-    found = Server(url=url, token=token).ask("POST", f"/v1/campaigns/{id}/rounds/{round}/examine")
+    server = Server(url=url, token=token)
+    found = server.ask("POST", f"{server.campaign(campaign)}/rounds/{round}/examine")
     alarm, tests = found["alarm"], found["tests"]
     if not tests:
         click.echo(f"{found['reports']} reports are too few to tell")

@@ -17,7 +17,11 @@ token_file_option = click.option(
     metavar="FILE",
     help="Where the admin token goes, readable by its owner alone; it is printed if left out.",
 )
-_campaign_option = click.option("--campaign", metavar="ID", help="The campaign; every campaign if left out.")
+_campaign_option = click.option(
+    "--campaign",
+    metavar="CAMPAIGN",
+    help="The campaign, by its id or the beginning of it, its name or its file; every campaign if left out.",
+)
 
 
 @click.group()
@@ -35,9 +39,8 @@ def create(
     role: str, campaign: str | None, label: str, rate: float | None, url: str, token: str | None
 ) -> None:
     """Make a token for ROLE; it is printed this once."""
-    made = Server(url=url, token=token).ask(
-        "POST", _path(campaign), {"role": role, "label": label, "rate": rate}
-    )
+    server = Server(url=url, token=token)
+    made = server.ask("POST", _path(server, campaign), {"role": role, "label": label, "rate": rate})
     click.echo(made["token"])
 
 
@@ -47,7 +50,8 @@ def create(
 @server_options
 def list_(campaign: str | None, as_json: bool, url: str, token: str | None) -> None:
     """List tokens, without their secrets."""
-    found = Server(url=url, token=token).ask("GET", _path(campaign))["tokens"]
+    server = Server(url=url, token=token)
+    found = server.ask("GET", _path(server, campaign))["tokens"]
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -61,7 +65,8 @@ def list_(campaign: str | None, as_json: bool, url: str, token: str | None) -> N
 @server_options
 def revoke(id: str, campaign: str | None, url: str, token: str | None) -> None:
     """Revoke a token by its id; it opens nothing from now on."""
-    Server(url=url, token=token).ask("DELETE", f"{_path(campaign)}/{id}")
+    server = Server(url=url, token=token)
+    server.ask("DELETE", f"{_path(server, campaign)}/{id}")
 
 
 @token.command()
@@ -96,5 +101,5 @@ def hand_over(token: str, token_file: Path | None) -> None:
     click.echo(f"admin token, in {token_file}")
 
 
-def _path(campaign: str | None) -> str:
-    return "/v1/tokens" if campaign is None else f"/v1/campaigns/{campaign}/tokens"
+def _path(server: Server, campaign: str | None) -> str:
+    return "/v1/tokens" if campaign is None else f"{server.campaign(campaign)}/tokens"

@@ -143,12 +143,12 @@ def read_file(
         owners,
         codes,
         units,
-        n_users=rows.n_users,
+        n_users=rows.user_names.size,
         names=rows.names,
         value_range=(low, high),
     )
     return Reading(
-        population=replace(people, repeated_rows=rows.n_repeated),
+        population=replace(people, repeated_rows=rows.n_repeated, user_names=rows.user_names),
         values=values,
         form=table.form,
         columns=found,
@@ -219,7 +219,7 @@ class _Rows:
     users: Ints
     keys: Ints
     values: Floats
-    n_users: int
+    user_names: Any
     names: list[str]
     skipped: Mapping[str, int]
 
@@ -250,7 +250,7 @@ class _Rows:
             users=user_codes[held[~left_out]],
             keys=key_codes,
             values=numbers[held],
-            n_users=user_names.size,
+            user_names=user_names,
             names=[str(name) for name in key_names.tolist()],
             skipped=counts,
         )
