@@ -8,6 +8,7 @@ export const LAYERS = {
     ["node.js"],
     ["keyveil.js", "src/ledgers/file.js"],
     ["src/client/device.js"],
+    ["src/client/hiding.js"],
     ["src/client/options.js", "src/client/upload.js"],
     // A vote is made without the network: it and the transport know nothing of each other.
     ["src/client/vote.js", "src/client/transport.js", "src/client/explain.js"],

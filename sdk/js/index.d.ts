@@ -275,23 +275,38 @@ export interface Status {
   dropped: number;
 }
 
-/** One round of one campaign on one device: answered once. */
+/** One round of one campaign on one device: answered once. No method throws: each yields an outcome. */
 export class Device {
   private constructor(round: never, options: never);
-  /** Throws `Refused` for a description that is not answered. */
+  /** A device for a description that the application has; throws `Refused` for one that is not answered. */
   static open(description: Description, options?: Options): Promise<Device>;
-  /** For the open round of the campaign at https://HOST/v1/campaigns/ID. Throws `Refused`. */
+  /**
+   * A device for the open round of the campaign at https://HOST/v1/campaigns/ID, which is believed only if its hash is
+   * that id. Throws `Refused`: `waiting` where no round is open or nobody answers.
+   */
   static connect(url: string, options?: Options): Promise<Device>;
   /** The campaign's id. */
   readonly id: string;
   /** What one answer costs, as an epsilon rounded up. */
   readonly price: number;
+  /** The person said yes. */
   enable(): Promise<Outcome>;
+  /** The person said no: queue and kept answers of all campaigns are wiped, what was spent is not. */
   disable(): Promise<Outcome>;
+  /** The answer as bytes for the caller: made, paid for and kept; nothing is queued or sent. */
   report(held: Held): Promise<Outcome<{ bytes: Uint8Array }>>;
+  /** The same, queued for `upload`; needs the person's yes. */
   submit(held: Held): Promise<Outcome>;
+  /** Sends what waits, for at most `timeout` milliseconds; `refused` says which reports will never count, and why. */
   upload(timeout?: number): Promise<Outcome & { sent: number; refused: RefusedReport[] }>;
+  /**
+   * In a page: from now on what waits is sent when the page is hidden or left, by a request that outlives it.
+   * Yields a function that ends this. Where there is no page nothing happens.
+   */
+  uploadOnHide(): () => void;
+  /** What was spent, what was promised, and what waits. */
   status(): Promise<Outcome<Status>>;
+  /** For this screen, in words: what is true, what was sent, what can be guessed from it. */
   explain(held: Held): Promise<Outcome<{ text: string }>>;
 }
 

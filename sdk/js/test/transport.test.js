@@ -427,16 +427,21 @@ test("connect opens the round of the campaign at an address, and believes no oth
   assert.equal(toHex(bytes.subarray(19, 35)), "0f".repeat(16));
   assert.equal(issuing.asked[1], `POST /v1/campaigns/${id}/ids?count=1`);
 
+  // Python gives the same codes: tests/sdk/test_connecting.py asks both.
+  const another = description({ campaign: { name: "another" } });
   const cases = [
-    [{ round: description({ campaign: { name: "another" } }) }, "other-campaign"],
-    [{ campaign, round: { ...description(), campaign: "0".repeat(64) } }, "bad-description"],
-    [{ round: { ...description(), campaign: id } }, "bad-description"],
-    [{ round: null }, "waiting"],
-    [{}, "bad-description"],
-    [{ round: 1 }, "bad-description"],
+    [{ campaign: another.campaign, round: another }, "other-campaign"],
+    [{ campaign: another.campaign, round: null }, "other-campaign"],
+    [{ campaign, round: another }, "other-campaign"],
+    [{ campaign, round: { ...description(), campaign: "0".repeat(64) } }, "other-campaign"],
+    [{ campaign, round: { ...description(), more: 1 } }, "bad-description"],
+    [{ round: description() }, "bad-description"],
+    [{ campaign, round: null }, "waiting"],
+    [{ campaign }, "waiting"],
+    [{ campaign, round: 1 }, "bad-description"],
     ["no JSON", "bad-description"],
     ["null", "bad-description"],
-    [{ round: description({ format: "keyveil-round/9" }) }, "unknown-version"],
+    [{ campaign, round: description({ format: "keyveil-round/9" }) }, "unknown-version"],
   ];
   for (const [view, wanted] of cases) {
     await assert.rejects(

@@ -126,21 +126,21 @@ async function readBody(response, largest) {
 }
 
 /**
- * Sends reports before a moment of `performance.now()`.
+ * Sends reports before a moment of `performance.now()`. With `keepalive` the request outlives the page.
  *
  * Yields a status for each report; or, where the collector must be asked again later, a code and the wait asked for.
  *
- * @param {{ url: string, campaign: string, token?: string, fetch: Fetch, ends: number }} collector
+ * @param {{ url: string, campaign: string, token?: string, fetch: Fetch, ends: number, keepalive: boolean }} collector
  * @param {Uint8Array[]} reports
  * @returns {Promise<Sent>}
  */
-export async function sendReports({ url, campaign, token, fetch, ends }, reports) {
+export async function sendReports({ url, campaign, token, fetch, ends, keepalive }, reports) {
   const address = `${withoutSlash(url)}/v1/campaigns/${campaign}/reports`;
   const headers = { "content-type": "application/octet-stream", ...authorization(token) };
   /** @type {(part: Uint8Array[]) => Promise<Sent>} */
   const send = async (part) => {
     const largest = LARGEST_STATUSES + STATUS_BYTES * part.length;
-    const init = { method: "POST", body: toFrames(part), headers };
+    const init = { method: "POST", body: toFrames(part), headers, keepalive };
     const answer = await exchange({ fetch, address, init, timeout: ends - performance.now(), largest });
     if (answer.body !== null) return { statuses: readStatuses(answer.body, part.length) };
     if (answer.status === TOO_LARGE && part.length > 1) return inHalves(send, part);
@@ -206,19 +206,11 @@ export function splitAddress(url) {
 }
 
 /**
- * The description of the round in an answer, which says the campaign's text once and names it by its id in the round.
- *
- * @param {Record<string, any>} view
- * @param {string} id
- */
-const described = (view, id) => (view.round?.campaign === id ? { ...view.round, campaign: view.campaign } : view.round);
-
-/**
- * What a collector says of a campaign: the description of its open round, and whether it hands out ids.
+ * What a collector says of a campaign, as it says it: its text, its open round, and whether it hands out ids.
  *
  * @param {{ url: string, token?: string, fetch: Fetch, timeout?: number }} campaign
  */
-export async function fetchRound({ url, token, fetch, timeout = TIMEOUT }) {
+export async function fetchView({ url, token, fetch, timeout = TIMEOUT }) {
   const answer = await exchange({
     fetch,
     address: withoutSlash(url),
@@ -229,8 +221,7 @@ export async function fetchRound({ url, token, fetch, timeout = TIMEOUT }) {
   if (answer.body === null) refuse([401, 403].includes(answer.status) ? "token-refused" : "waiting");
   const view = parsed(answer.body);
   if (!isObject(view)) refuse("bad-description");
-  if (view.round === null) refuse("waiting");
-  return { description: described(view, splitAddress(url).campaign), areIdsIssued: view.ids === "issued" };
+  return { campaign: view.campaign, round: view.round ?? null, areIdsIssued: view.ids === "issued" };
 }
 
 /**
