@@ -56,6 +56,8 @@ class Endpoint:
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     status: int = 200
+    is_for_pages: bool = False
+    """Whether pages of the origins that an operator allows may ask too (`origins`)."""
 
     @property
     def name(self) -> str:
@@ -148,6 +150,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         summary="The campaign and its open round: all that a device must know.",
         answers={JSON: m.CampaignView},
         problems=("unknown-campaign", "campaign-damaged"),
+        is_for_pages=True,
     ),
     Endpoint(
         handler=handlers.label_campaign,
@@ -189,6 +192,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             "stopping",
             "campaign-damaged",
         ),
+        is_for_pages=True,
     ),
     Endpoint(
         handler=handlers.list_rounds,
@@ -239,6 +243,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         },
         answers={JSON: m.Ids},
         problems=("unknown-campaign", "bad-request", "rate-limited"),
+        is_for_pages=True,
     ),
     Endpoint(
         handler=handlers.recount,
