@@ -24,8 +24,8 @@ from unittest.mock import patch
 from calibrations import scripted_words
 from keyveil import Campaign
 from keyveil.client import Caps, Reporter
+from keyveil.client.answer import HttpAnswer
 from keyveil.client.ledger import Ledger
-from keyveil.client.transport import HttpAnswer
 from keyveil.errors import KeyveilError
 from keyveil.numerics import Words
 from keyveil.report import REPORT_ID_BYTES
@@ -309,6 +309,18 @@ def lives() -> Iterator[History]:
             Step(
                 do="upload", code="token-refused", collector=({"status": 403, "body": ""},), at=NOON + 3 * DAY
             ),
+        ),
+    )
+    yield History(
+        name="life-refused",
+        what="what repeating cannot cure is said so; what waits is kept, and sent once it is mended",
+        steps=(
+            YES,
+            Step(do="submit", code="done", description=asked, held=HELD, draws=True),
+            Step(do="upload", code="refused", collector=({"status": 404, "body": ""},)),
+            Step(do="upload", code="refused", collector=({"status": 409, "body": ""},), at=NOON + 2 * DAY),
+            Step(do="upload", code="waiting", collector=({"status": 429, "body": ""},), at=NOON + 4 * DAY),
+            Step(do="upload", code="done", collector=(ALL_ACCEPTED,), at=NOON + 6 * DAY),
         ),
     )
     yield History(

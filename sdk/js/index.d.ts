@@ -49,6 +49,7 @@ export type Code =
   | "https-required"
   | "waiting"
   | "token-refused"
+  | "refused"
   | "no-id"
   | "bad-token"
   | "fault";

@@ -7,9 +7,9 @@ import pytest
 from devices import make_campaign
 
 from keyveil.client import Code, Reporter
+from keyveil.client.answer import HttpAnswer
 from keyveil.client.ledger import Ledger
 from keyveil.client.noise import nonce_of
-from keyveil.client.transport import HttpAnswer
 from keyveil.errors import TransportError
 from keyveil.report import Envelope, public_word
 

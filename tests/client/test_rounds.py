@@ -10,8 +10,8 @@ import pytest
 from keyveil import Campaign
 from keyveil.audit.exact import enumerate_loss, enumeration_size
 from keyveil.client import Reporter, fetch_round
+from keyveil.client.answer import HttpAnswer
 from keyveil.client.noise import make_report
-from keyveil.client.transport import HttpAnswer
 from keyveil.domain import Record
 from keyveil.errors import DescriptionError, KeyveilError
 from keyveil.mechanisms import REGISTRY, build

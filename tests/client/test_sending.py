@@ -1,5 +1,6 @@
 """Consent, the queue, the network: nothing leaves without a yes, nothing is lost, nothing raises."""
 
+import json
 import sqlite3
 import time
 from dataclasses import replace
@@ -9,8 +10,9 @@ from devices import cheap_round, make_campaign
 
 from keyveil.campaign import Campaign
 from keyveil.client import SENTENCES, Code, Limits, Reporter, fetch_campaign, fetch_round
+from keyveil.client.answer import HttpAnswer, seconds_asked
 from keyveil.client.receipt import receipt_for
-from keyveil.client.transport import HttpAnswer, checked, seconds_asked
+from keyveil.client.transport import checked
 from keyveil.errors import (
     CampaignError,
     ConsentError,
@@ -236,7 +238,9 @@ def test_what_the_collector_will_never_take_is_counted_and_let_go(device, collec
         HttpAnswer(status=200, body=b'{"reports": "a"}'),
         HttpAnswer(status=200, body=b'{"reports": {"a": 1}}'),
         HttpAnswer(status=200, body=b'{"reports": [null]}'),
-        HttpAnswer(status=404),
+        HttpAnswer(status=408),
+        HttpAnswer(status=429),
+        HttpAnswer(status=500),
         HttpAnswer(status=302),
         TransportError("no answer"),
         RuntimeError("30.0 minutes of app-1"),
@@ -255,6 +259,71 @@ def test_an_answer_that_is_none_keeps_the_report(device, answer):
     assert receipt.code is (Code.FAULT if isinstance(answer, RuntimeError) else Code.WAITING)
     assert "app-1" not in receipt.message + receipt.detail
     assert reporter.status().traffic.waiting == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (401, Code.TOKEN_REFUSED),
+        (403, Code.TOKEN_REFUSED),
+        (404, Code.REFUSED),
+        (405, Code.REFUSED),
+        (409, Code.REFUSED),
+        (451, Code.REFUSED),
+    ],
+)
+def test_what_repeating_cannot_cure_is_said_in_the_collectors_words_and_stops_the_sender(
+    device, collector, status, code
+):
+    """U1: 403 was repeated for minutes, without the words that the collector had said."""
+    reporter = device()
+    reporter.enable()
+    reporter.submit(HELD)
+    problem = {"title": "No", "detail": "reports are sent with a device's token", "remedy": "Use one."}
+    collector.script = [(status, {}, json.dumps(problem).encode())]
+    started = time.monotonic()
+    receipt = reporter.flush(timeout=20)
+    assert time.monotonic() - started < 5
+    assert receipt.code is code
+    assert f"answered {status}: reports are sent with a device's token; Use one;" in receipt.detail
+    assert len(collector.posts) == 1
+    assert reporter.status().traffic.waiting == 1
+    # The thread behind upload_soon ends as well.
+    collector.script = [status]
+    reporter.now.at += 86_400
+    reporter.upload_soon()
+    assert reporter._background.rest(10)
+    assert not reporter._background._turn.is_running
+    assert len(collector.posts) == 2
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"<html>", b"[1]", b'{"detail": 7}', b'{"title": null}', b"[" * 9999, b"\xff"]
+)
+def test_a_refusal_without_words_is_a_number(said):
+    assert HttpAnswer(status=404, body=said).said == "404"
+
+
+def test_a_strangers_words_fit_a_line():
+    told = HttpAnswer(status=404, body=json.dumps({"detail": "a\nb\x1b[2J" + "c" * 9999}).encode()).said
+    assert told.startswith("404: a?b?[2J")
+    assert len(told) < 320
+
+
+def test_a_batch_that_will_never_be_taken_says_why(device, collector):
+    reporter = device()
+    reporter.enable()
+    reporter.submit(HELD)
+    collector.script = [(410, {}, b'{"detail": "Its expiry has passed."}')]
+    assert reporter.upload().detail == "1 reports settled, 1 of them refused (410: Its expiry has passed)"
+
+
+def test_reports_that_are_refused_one_by_one_are_counted_by_code(device):
+    answer = HttpAnswer(status=200, body=b'{"reports": ["round-closed", "accepted", "round-closed"]}')
+    reporter = device(exchange=lambda *_: answer)
+    reporter.enable()
+    submit_rounds(reporter, 3)
+    assert reporter.upload().detail == "3 reports settled, 2 of them refused (2 round-closed)"
 
 
 def test_redirects_are_not_followed(device, collector):

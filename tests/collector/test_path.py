@@ -66,7 +66,8 @@ def test_rounds_over_http_equal_the_offline_count(server, mechanism, changes):
 
         def upload(part, counted=counted):
             for start in range(0, len(part), 50):
-                counted.extend(send(url, part[start : start + 50], timeout=30, exchange=exchange))
+                settled = send(url, part[start : start + 50], timeout=30, exchange=exchange)
+                counted.extend(settled.counts)
 
         threads = [threading.Thread(target=upload, args=(part,)) for part in parts]
         for thread in threads:

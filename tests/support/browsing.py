@@ -132,7 +132,7 @@ def send(process, campaign, reports, token):
     url = f"{process.url}/v1/campaigns/{campaign.id}/reports"
     exchange = transport.exchange if token is None else transport.with_token(token)
     for start in range(0, len(reports), 2000):
-        assert all(transport.send(url, reports[start : start + 2000], timeout=30, exchange=exchange))
+        assert all(transport.send(url, reports[start : start + 2000], timeout=30, exchange=exchange).counts)
 
 
 def new_token(process, role, campaign=None):

@@ -30,7 +30,7 @@ def cheap_round(campaign, number):
 
 
 class Collector:
-    """Real HTTP on the loopback. `script` holds the next answers: a status, or (status, headers)."""
+    """Real HTTP on the loopback. `script` holds the next answers: a status, with headers, with a body."""
 
     def __init__(self):
         self.received, self.posts, self.script, self.campaign, self.round = [], [], [], None, None
@@ -42,12 +42,12 @@ class Collector:
                 reports = list(read_frames(body))
                 outer.posts.append((self.path, len(reports)))
                 answer = outer.script.pop(0) if outer.script else 200
-                status, headers = answer if isinstance(answer, tuple) else (answer, {})
+                status, headers, *said = answer if isinstance(answer, tuple) else (answer, {})
                 seen = set(outer.received)
                 statuses = ["duplicate" if report in seen else "accepted" for report in reports]
                 if status == 200:
                     outer.received += reports
-                self.answer(status, headers, json.dumps({"reports": statuses}).encode())
+                self.answer(status, headers, *said or [json.dumps({"reports": statuses}).encode()])
 
             def do_GET(self):
                 self.answer(200, {}, json.dumps({"campaign": outer.campaign, "round": outer.round}).encode())

@@ -39,6 +39,7 @@ export const SENTENCES = Object.freeze({
   "https-required": "Reports travel by https only, or within this machine.",
   waiting: "The collector is not ready; reports wait, try again later.",
   "token-refused": "The collector wants another token than this device has; reports wait.",
+  refused: "The collector refuses the request, and repeating it does not help; reports wait.",
   "no-id": "The collector handed out no id for a report; try again later.",
   "bad-token": "A token is one word of plain letters.",
 

@@ -88,7 +88,7 @@ def _report(task: tuple[Campaign, str, str | None, Sequence[Held]]) -> int:
     address = f"{url}/v1/campaigns/{campaign.id}/reports"
     for start in range(0, len(people), _BATCH):
         batch = [device.report(held) for held in people[start : start + _BATCH]]
-        if not all(transport.send(address, batch, timeout=_PATIENCE, exchange=exchange)):
+        if not all(transport.send(address, batch, timeout=_PATIENCE, exchange=exchange).counts):
             raise TransportError("the collector refused a report of the demo's")
     return len(people)
 

@@ -1,6 +1,6 @@
 """What this device has answered and spent, on disk: one SQLite file, and every change one transaction.
 
-    fact     the device's secret, the latest time ever seen, consent, the seal
+    fact     the device's secret, the latest time ever seen, consent, the seal; a campaign's last failure
     answer   a round that was answered: its pin, what it cost, the bytes that were said
     outbox   reports that wait for the collector (see `queue`)
     route    how sending goes, a row a campaign: failures in a row, when to try again, counts
@@ -44,6 +44,7 @@ OLD_FORMAT, FORMAT = 1, 2
 _GRAIN = 60.0
 _SECRET_BYTES = 32
 UNASKED = "unasked"
+_FAILURE = "failure"
 
 ANSWERS = """create table answer (campaign text, round integer, pin text, units text not null, report blob,
                     primary key (campaign, round)) without rowid;"""
@@ -71,6 +72,14 @@ class AnsweredRound(NamedTuple):
     pin: str | None
     units: int
     report: bytes | None
+
+
+class LastFailure(NamedTuple):
+    """When sending failed last, the device's code for it, and in which words."""
+
+    at: float
+    code: str
+    words: str
 
 
 class Account:
@@ -142,6 +151,21 @@ class Account:
         """Forget what was said; that it was said, and what it cost, stays."""
         self.connection.execute("update answer set report = null")
 
+    def note_failure(self, campaign: str, code: str, words: str) -> None:
+        """Keep why sending failed last, and when; nothing of it is about the record, and no seal is on it."""
+        self._write(f"{_FAILURE} {campaign}", f"{self.wall:.0f} {code} {words}")
+
+    def last_failures(self) -> dict[str, LastFailure]:
+        """Why sending failed last, by campaign."""
+        rows = self.connection.execute("select name, value from fact where name like ?", (f"{_FAILURE} %",))
+        try:
+            told = {str(name).partition(" ")[2]: str(value).split(" ", 2) for name, value in rows}
+            return {
+                campaign: LastFailure(float(at), code, words) for campaign, (at, code, words) in told.items()
+            }
+        except ValueError:
+            raise sqlite3.DatabaseError("parts of it make no sense") from None
+
     def seal(self) -> None:
         """Make what was written believable; writes nothing where nothing has changed."""
         seal = self._own_seal()
@@ -191,6 +215,19 @@ class Ledger:
                 f"the ledger {self.path.name} cannot be used ({why}); nothing is reported without it",
                 code=_code(error),
             ) from None
+
+    @contextmanager
+    def reading(self) -> Iterator[Account]:
+        """The ledger as it is, to look at: nothing is made, brought over or written, not even the time."""
+        try:
+            with closing(
+                sqlite3.connect(f"{self.path.as_uri()}?mode=ro", uri=True, timeout=_PATIENCE)
+            ) as found:
+                if found.execute("pragma user_version").fetchone() != (FORMAT,):
+                    raise sqlite3.DatabaseError(f"it is no ledger of format {FORMAT}")
+                yield Account(found, lambda: 0.0)
+        except (sqlite3.Error, OSError) as error:
+            raise LedgerError(f"the ledger {self.path} cannot be read ({error})", code=_code(error)) from None
 
     def _open(self) -> sqlite3.Connection:
         connection = _connect(self.path)

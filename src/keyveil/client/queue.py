@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from keyveil.client.ledger import Account
+from keyveil.errors import TransportError
 from keyveil.report import Envelope
 
 _FIRST_WAIT, _LONGEST_WAIT, _LONGEST_ASKED = 1.0, 3600.0, 86_400.0
@@ -74,17 +75,25 @@ class Queue:
             chosen.append(report)
         return chosen
 
-    def settle(self, statuses: Iterable[tuple[bytes, bool]]) -> None:
-        """Take out what the collector has judged: each report, and whether it counts."""
+    def settle(self, statuses: Iterable[tuple[bytes, bool]], why: str = "") -> None:
+        """Take out what the collector has judged: each report, and whether it counts; why some do not."""
         for report, counts in statuses:
             gone = self._sql(
                 "delete from outbox where report_id = ?", (Envelope.from_bytes(report).report_id,)
             )
             self._count("sent" if counts else "refused", gone.rowcount)
+        if why:
+            self._account.note_failure(self._campaign, "refused", why)
+        self.try_at_once()
+
+    def try_at_once(self) -> None:
+        """Forget that attempts failed: the next one may be made now."""
         self._sql("update route set failures = 0, not_before = 0 where campaign = ?", (self._campaign,))
 
-    def back_off(self, asked: float | None) -> float:
+    def back_off(self, failure: TransportError) -> float:
         """Note a failure; how many seconds to wait, which the collector may have named."""
+        self._account.note_failure(self._campaign, str(failure.code), str(failure))
+        asked = failure.retry_after
         failures = self.traffic().failures
         ceiling = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(failures, 32))
         jitter = secrets.SystemRandom().uniform(0.0, ceiling)

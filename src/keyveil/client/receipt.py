@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
+from keyveil.client.reading import Reading
 from keyveil.errors import KeyveilError
 
 
@@ -37,6 +38,7 @@ class Code(Enum):
     HTTPS_REQUIRED = "https-required"
     WAITING = "waiting"
     TOKEN_REFUSED = "token-refused"  # noqa: S105
+    REFUSED = "refused"
     NO_ID = "no-id"
     BAD_TOKEN = "bad-token"  # noqa: S105
     FAULT = "fault"
@@ -83,6 +85,7 @@ SENTENCES = MappingProxyType(
         Code.HTTPS_REQUIRED: "Reports travel by https only, or within this machine.",
         Code.WAITING: "The collector is not ready; reports wait, try again later.",
         Code.TOKEN_REFUSED: "The collector wants another token than this device has; reports wait.",
+        Code.REFUSED: "The collector refuses the request, and repeating it does not help; reports wait.",
         Code.NO_ID: "The collector handed out no id for a report; try again later.",
         Code.BAD_TOKEN: "A token is one word of plain letters.",
         Code.FAULT: "Something unexpected happened; nothing was sent.",
@@ -94,6 +97,10 @@ SENTENCES = MappingProxyType(
 class Receipt:
     """A code, its sentence, and what there is to add; true if what was asked for is done.
 
+    Of `submit` it also says whether the answer repeats one that was given before (`is_repeat`): then the
+    record was not read, so nothing can be said of it. Else `reading` tells which keys were not taken as they
+    were. That is for the application on this device alone and never travels: see `keyveil.client.reading`.
+
     >>> receipt = Receipt(Code.EXPIRED, "it ended on 2026-11-01")
     >>> bool(receipt), receipt.message
     (False, 'The campaign is over.')
@@ -101,6 +108,8 @@ class Receipt:
 
     code: Code
     detail: str = ""
+    is_repeat: bool = False
+    reading: Reading | None = None
 
     @property
     def message(self) -> str:
@@ -111,10 +120,14 @@ class Receipt:
         return self.code is Code.DONE
 
 
-def receipt_for(work: Callable[[], str]) -> Receipt:
-    """Do the work; whatever goes wrong becomes a receipt, because the host application must go on."""
+def receipt_for(work: Callable[[], str | Receipt]) -> Receipt:
+    """Do the work; whatever goes wrong becomes a receipt, because the host application must go on.
+
+    The work answers what there is to say of it where it is done, or a receipt of its own.
+    """
     try:
-        return Receipt(Code.DONE, work())
+        told = work()
+        return told if isinstance(told, Receipt) else Receipt(Code.DONE, told)
     except KeyveilError as error:
         return Receipt(Code(error.code), str(error))
     except Exception as error:

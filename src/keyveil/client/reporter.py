@@ -12,7 +12,13 @@ has one vote: it answers a round once, ever, and repeats those bytes whatever it
     submit(held)    the same, and queued; needs consent           never raises
     upload()        sends what waits, for at most `timeout`       never raises
     upload_soon()   the same from a thread; returns at once       never raises
+    flush(timeout)  sends until nothing waits or time is over     never raises
+    close()         flush, and no thread from then on             never raises
     enable() disable() status() explain(held)                     never raise
+
+A device is a context manager, which closes it. Every method may be called from any thread, so a coroutine
+calls those that wait for disk or network through `asyncio.to_thread(device.submit, held)`; `upload_soon`
+waits for neither. What happens is logged under `keyveil.client`, without anything about the record.
 
 Ids of reports are drawn here, unless the campaign issues them: then the collector is asked for one, with a
 nonce of the device's, in every round another and in each always the same: asking again brings no other id.
@@ -30,27 +36,30 @@ from __future__ import annotations
 
 import hmac
 import os
-import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
+from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from keyveil.campaign import Campaign
 from keyveil.client import consent, transport
+from keyveil.client.background import Background
 from keyveil.client.caps import Caps, epsilon_of
 from keyveil.client.explain import Story, tell
 from keyveil.client.ledger import Account, AnsweredRound, Clock, Ledger
+from keyveil.client.log import noted
 from keyveil.client.noise import NONCE_BYTES, Ids, no_id, noised, nonce_of, own_id
 from keyveil.client.queue import Limits, Queue, Traffic
-from keyveil.client.receipt import Receipt, receipt_for
+from keyveil.client.reading import Reading
+from keyveil.client.receipt import Code, Receipt, receipt_for
 from keyveil.domain import Record
 from keyveil.errors import (
     CampaignError,
     DescriptionError,
     EntropyError,
+    KeyveilError,
     LedgerError,
     ProtocolError,
     RecordError,
@@ -59,6 +68,12 @@ from keyveil.errors import (
 from keyveil.numerics import Entropy, InsecureSeededEntropy, price, system_entropy
 from keyveil.report import Envelope
 from keyveil.rounds import Round
+
+# What may go well by itself, later.
+_PASSING = (Code.WAITING, Code.LEDGER_BUSY)
+# Seconds that a program which ends waits for an upload, unless it says otherwise, and at most; between two
+# attempts at least, where somebody waits for them and in the background.
+_EXIT_TIMEOUT, _LONGEST_EXIT, _SHORTEST_WAIT, _SHORTEST_SLEEP = 3.0, 60.0, 0.05, 1.0
 
 # What a device learns of a round: JSON as a collector sends it, or the round itself where it is at hand.
 Description = Mapping[str, Any] | Round
@@ -94,6 +109,13 @@ class _PricedRound(NamedTuple):
     units: int
 
 
+class _Vote(NamedTuple):
+    """The answer to a round, and what was read for it: None where it was given before."""
+
+    report: bytes
+    reading: Reading | None
+
+
 class Reporter:
     """Turns what a user holds into a noised report.
 
@@ -113,6 +135,12 @@ class Reporter:
     (1.0, 1.0, 5.0)
     >>> device.submit({"maps": 12.0}).message
     'Reporting is off until enable() is called; ask the person first.'
+
+    Whoever wants what waits to be on its way before a program goes on uses it as a context manager; what
+    cannot be sent within `exit_timeout` seconds waits on the disk.
+
+    >>> with Reporter(campaign, ledger=path, collector="https://collect.example.org") as device:
+    ...     device.upload_soon()
     """
 
     def __init__(
@@ -128,6 +156,7 @@ class Reporter:
         ids: Ids | None = None,
         clock: Clock = time.time,
         exchange: transport.Exchange | None = None,
+        exit_timeout: float = _EXIT_TIMEOUT,
     ) -> None:
         if not isinstance(campaign, Campaign):
             raise TypeError(f"expected a Campaign, got {type(campaign).__name__}")
@@ -135,6 +164,8 @@ class Reporter:
             raise TransportError("a token is one word of plain letters", code="bad-token")
         if isinstance(entropy, InsecureSeededEntropy):
             raise EntropyError("a device must not draw repeatable noise; leave `entropy` out")
+        if not 0 <= exit_timeout <= _LONGEST_EXIT:
+            raise ValueError(f"exit_timeout must be seconds from 0 to {_LONGEST_EXIT:g}")
         self._campaign = campaign
         self._ledger = None if ledger is None else Ledger(ledger, clock=clock)
         self._collector = collector
@@ -145,6 +176,15 @@ class Reporter:
         self._ids = ids or self._own_source()
         self._last: _PricedRound | None = None
         self._round: Round | None = None
+        self._background = Background(self._attempt, exit_timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     @classmethod
     def open(cls, description: object, **options: Any) -> Self:
@@ -185,16 +225,23 @@ class Reporter:
         if self._ledger is None:
             asked, record = self._round_of(description), self._read(held)
             return noised(asked, record, self._new_id(os.urandom(NONCE_BYTES)), entropy=self._entropy)
-        return self._vote(held, description, consent.refuse_if_withdrawn, queue=False)
+        return self._vote(held, description, consent.refuse_if_withdrawn, queue=False).report
 
     def submit(self, held: Mapping[str, float], description: Description | None = None) -> Receipt:
-        """Make the report and queue it for `upload`, if the person has said yes."""
+        """Make the report and queue it for `upload`, if the person has said yes.
 
-        def work() -> str:
-            self._vote(held, description, consent.require, queue=True)
-            return "queued"
+        The receipt says whether this repeats what was said before, in which case the record was not read, or
+        else which of its keys were not taken as they were (`Receipt.reading`). That is for the application on
+        this device: it travels in no report and stands in no log.
+        """
 
-        return receipt_for(work)
+        def work() -> Receipt:
+            _, reading = self._vote(held, description, consent.require, queue=True)
+            if reading is None:
+                return Receipt(Code.DONE, "queued again, as it was answered before", is_repeat=True)
+            return Receipt(Code.DONE, "queued", reading=reading)
+
+        return noted("submit", receipt_for(work))
 
     # --- sending ---
 
@@ -209,21 +256,50 @@ class Reporter:
             base = transport.checked(self._collector).rstrip("/")
             url = f"{base}/v1/campaigns/{self._campaign.id}/reports"
             ends = time.monotonic() + timeout
-            sent = 0
+            settled, refused, why = 0, 0, ""
             while batch := self._next_batch():
                 left = ends - time.monotonic()
                 if left <= 0:
-                    raise TransportError(f"{sent} reports settled, the rest waits; the time was over")
-                sent += self._send(url, batch, left)
-            return f"{sent} reports settled"
+                    raise TransportError(f"{settled} reports settled, the rest waits; the time was over")
+                counts, words = self._send(url, batch, left)
+                settled, refused, why = settled + len(batch), refused + counts.count(False), words or why
+            return f"{settled} reports settled" + (f", {refused} of them refused ({why})" if refused else "")
 
-        return receipt_for(work)
+        return noted("upload", receipt_for(work))
 
     def upload_soon(self, timeout: float = 10.0) -> None:
-        """Start `upload` in a thread that does not keep the host application alive."""
-        # A host that is shutting down starts no threads; what waits is sent next time.
-        with suppress(RuntimeError):
-            threading.Thread(target=self.upload, args=(timeout,), name="keyveil-upload", daemon=True).start()
+        """Send what waits from a thread, and again when it is due, until nothing is left or it is refused.
+
+        Returns at once. The thread does not keep the application alive; one that ends waits for an attempt
+        under way, for at most `exit_timeout` seconds. A process that was forked and ends by `os._exit`, as
+        those of `multiprocessing` do, waits for nothing: let it call `flush` or `close`.
+        """
+        self._background.start(timeout)
+
+    def flush(self, timeout: float = 10.0) -> Receipt:
+        """Send until nothing waits, and try again when it is due, for at most so many seconds.
+
+        Returns before that where the collector refuses, or asks for more patience than there is.
+        """
+        ends = time.monotonic() + timeout
+        self._background.rest(timeout)
+        while True:
+            receipt = self.upload(ends - time.monotonic())
+            if receipt.code not in _PASSING:
+                return receipt
+            wait = max(self._due(), _SHORTEST_WAIT)
+            if wait >= ends - time.monotonic():
+                return receipt
+            time.sleep(wait)
+
+    def close(self, timeout: float | None = None) -> Receipt:
+        """Flush, for `exit_timeout` seconds if no other time is named; from then on no thread is started.
+
+        What waits stays on the disk, and the device may still be asked and sent by `upload`.
+        """
+        receipt = self.flush(self._background.exit_timeout if timeout is None else timeout)
+        self._background.close()
+        return receipt
 
     # --- the person ---
 
@@ -235,7 +311,7 @@ class Reporter:
                 consent.give(account)
             return "enabled, but DO_NOT_TRACK is set and wins" if consent.do_not_track() else "enabled"
 
-        return receipt_for(work)
+        return noted("enable", receipt_for(work))
 
     def disable(self) -> Receipt:
         """The person said no: every campaign's queue and kept answers are wiped, what was spent is not."""
@@ -245,7 +321,7 @@ class Reporter:
                 consent.withdraw(account)
             return "disabled; nothing waits and no answer is kept"
 
-        return receipt_for(work)
+        return noted("disable", receipt_for(work))
 
     def status(self) -> Status | Receipt:
         """What was spent, what waits and what was said; a receipt where the ledger cannot tell."""
@@ -256,7 +332,7 @@ class Reporter:
                 found.append(self._status(account))
             return ""
 
-        receipt = receipt_for(work)
+        receipt = noted("status", receipt_for(work))
         return found[0] if found else receipt
 
     def explain(self, held: Mapping[str, float], description: Description | None = None) -> str:
@@ -289,25 +365,27 @@ class Reporter:
             )
             return ""
 
-        receipt = receipt_for(work)
+        receipt = noted("explain", receipt_for(work))
         return words[0] if words else receipt.message
 
     # --- inside ---
 
     def _vote(
         self, held: Mapping[str, float], description: Description | None, allowed: Any, *, queue: bool
-    ) -> bytes:
+    ) -> _Vote:
         """The round's only answer: kept, or made, paid for and kept; in the queue too, if that is wanted."""
         asked = self._asked(description)
         report_id = None if self._ids is own_id else self._fetched_id(asked, allowed)
         with self._book().transaction() as account:
             allowed(account)
-            report = self._kept(account, asked)
-            if report is None:
-                report = self._answer(account, asked, held, report_id or own_id())
+            kept = self._kept(account, asked)
+            if kept is None:
+                vote = self._answer(account, asked, held, report_id or own_id())
+            else:
+                vote = _Vote(kept, None)
             if queue:
-                self._queue(account).put(report)
-            return report
+                self._queue(account).put(vote.report)
+            return vote
 
     def _fetched_id(self, asked: _PricedRound, allowed: Any) -> bytes | None:
         """An id from the collector, for an answer that is yet to be made; the ledger is free meanwhile."""
@@ -370,12 +448,13 @@ class Reporter:
 
     def _answer(
         self, account: Account, asked: _PricedRound, held: Mapping[str, float], report_id: bytes
-    ) -> bytes:
+    ) -> _Vote:
         """Read the data and answer. Only here is the data of a ledger's user read."""
         self._check_answerable(account, asked)
-        report = noised(asked.round, self._read(held), report_id, entropy=self._entropy)
+        record, reading = self._read(held), Reading(self._campaign.domain, held)
+        report = noised(asked.round, record, report_id, entropy=self._entropy)
         account.keep(self._campaign.id, asked.round.number, AnsweredRound(asked.pin, asked.units, report))
-        return report
+        return _Vote(report, reading)
 
     def _read(self, held: Mapping[str, float]) -> Record:
         if not isinstance(held, Mapping):
@@ -433,16 +512,30 @@ class Reporter:
                 )
             return batch
 
-    def _send(self, url: str, batch: list[bytes], timeout: float) -> int:
+    def _send(self, url: str, batch: list[bytes], timeout: float) -> transport.Settled:
         try:
-            counts = transport.send(url, batch, timeout=timeout, exchange=self._exchange)
+            settled = transport.send(url, batch, timeout=timeout, exchange=self._exchange)
         except TransportError as error:
             with self._book().transaction() as account:
-                self._queue(account).back_off(error.retry_after)
+                self._queue(account).back_off(error)
             raise
         with self._book().transaction() as account:
-            self._queue(account).settle(zip(batch, counts, strict=True))
-        return len(batch)
+            self._queue(account).settle(zip(batch, settled.counts, strict=True), settled.why)
+        return settled
+
+    def _attempt(self, timeout: float) -> float | None:
+        """An upload in the background; in how many seconds another is worth making, None where none is."""
+        if self.upload(timeout).code not in _PASSING:
+            return None
+        return max(self._due(), _SHORTEST_SLEEP)
+
+    def _due(self) -> float:
+        """Seconds until the next attempt may be made; none where the ledger cannot tell."""
+        try:
+            with self._book().transaction() as account:
+                return self._queue(account).wait()
+        except KeyveilError:
+            return 0.0
 
     def _queue(self, account: Account) -> Queue:
         return Queue(account, self._campaign.id, self._limits)

@@ -10,27 +10,20 @@ final.
 
 from __future__ import annotations
 
-import http.client
 import ipaddress
 import json
 import queue
 import re
-import socket
-import ssl
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from keyveil.campaign import Campaign
+from keyveil.client.answer import HttpAnswer, on_one_line
 from keyveil.errors import DescriptionError, TransportError
 from keyveil.report import REPORT_ID_BYTES, to_frames
 from keyveil.rounds import Round
@@ -44,100 +37,13 @@ _TOKEN = re.compile(r"[\x21-\x7e]+")
 # A batch with one of these answers will never be taken; any other answer may be a matter of time.
 _TOO_LARGE = 413
 _FINAL = (400, 410, _TOO_LARGE, 415, 422)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpAnswer:
-    """What came back: the status line's number, the wait that was asked for, the body."""
-
-    status: int
-    body: bytes = b""
-    retry_after: float | None = None
+# Kinds of refusals that are told of one batch.
+_MOST_CODES = 5
 
 
 # Sends a body (or asks, without one): in so many seconds, an answer of at most so many bytes. Raises
 # TransportError where none came.
 Exchange = Callable[[str, bytes | None, float, int], HttpAnswer]
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        return None
-
-
-class _CuttableConnection:
-    """The way to the other side, which whoever waits can cut at any moment: while it is made, and after."""
-
-    def __init__(self, timeout: float) -> None:
-        self._ends = time.monotonic() + timeout
-        self._sockets: list[socket.socket] = []
-        self._is_cut = False
-
-    def connect(self, address: tuple[str, int], *_: Any) -> socket.socket:
-        """The first of an address's places that takes a connection, all of them within the time."""
-        failed: OSError = TimeoutError("timed out")
-        for family, kind, protocol, _name, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
-            left = self._ends - time.monotonic()
-            if self._is_cut or left <= 0:
-                break
-            made = socket.socket(family, kind, protocol)
-            try:
-                made.settimeout(left)
-                made.connect(place)
-            except OSError as error:
-                made.close()
-                failed = error
-            else:
-                self._note(made)
-                return made
-        raise failed
-
-    def _note(self, made: socket.socket) -> None:
-        # A copy: TLS takes the socket itself away, and shutting one down ends both.
-        self._sockets.append(made.dup())
-        if self._is_cut:
-            self.cut()
-
-    def cut(self) -> None:
-        """End whatever is under way, and whatever would begin."""
-        self._is_cut = True
-        for each in self._sockets:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        """Give the copies back."""
-        for each in self._sockets:
-            each.close()
-
-    def through(self, kind: type[http.client.HTTPConnection]) -> Any:
-        """A class of connections that are made here."""
-
-        def make(*arguments: Any, **options: Any) -> http.client.HTTPConnection:
-            connection = kind(*arguments, **options)
-            connection._create_connection = self.connect  # type: ignore[attr-defined]
-            return connection
-
-        return make
-
-
-class _Http(urllib.request.HTTPHandler):
-    def __init__(self, line: _CuttableConnection) -> None:
-        super().__init__()
-        self._line = line
-
-    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(self._line.through(http.client.HTTPConnection), request)
-
-
-class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, line: _CuttableConnection) -> None:
-        super().__init__(context=ssl.create_default_context())
-        self._line = line
-
-    def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
-        kind = self._line.through(http.client.HTTPSConnection)
-        return self.do_open(kind, request, context=self._context)  # type: ignore[attr-defined]
 
 
 def exchange(
@@ -153,45 +59,28 @@ def exchange(
     A collector that drips an answer byte by byte keeps every single read short, so the request has a thread
     of its own, and the one who waits cuts it off. Certificates are checked as the system says.
     """
-    request = urllib.request.Request(checked(url), data=body)  # noqa: S310
-    if body is not None:
-        request.add_header("Content-Type", CONTENT_TYPE)
-    if token is not None:
-        request.add_header("Authorization", f"Bearer {token}")
-    line, outcome = _CuttableConnection(timeout), queue.SimpleQueue[HttpAnswer | TransportError]()
-    host, work = urlsplit(url).netloc, partial(_ask, request, line, timeout, largest)
+    # http, TLS and mail headers are loaded when something is sent, not when a device is made.
+    from keyveil.client.connection import CuttableConnection, ask
+
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    headers |= {} if body is None else {"Content-Type": CONTENT_TYPE}
+    line, outcome = CuttableConnection(timeout), queue.SimpleQueue[HttpAnswer | TransportError]()
+    host, work = urlsplit(url).netloc, partial(ask, checked(url), body, headers, line, largest)
     try:
         threading.Thread(target=lambda: outcome.put(work()), name="keyveil-request", daemon=True).start()
+    except RuntimeError:
+        # The application is ending and starts no thread. Nobody waits for a daemon: it asks by itself.
+        if not threading.current_thread().daemon:
+            raise TransportError(f"nobody was left to ask {host}: the application is ending") from None
+        outcome.put(work())
+    try:
         answer = outcome.get(timeout=max(timeout, 0.0))
     except queue.Empty:
         line.cut()
         raise TransportError(f"no answer from {host} in {timeout:.3g} s") from None
-    except RuntimeError:
-        raise TransportError(f"nobody was left to ask {host}: the application is ending") from None
     if isinstance(answer, TransportError):
         raise answer
     return answer
-
-
-def _ask(
-    request: urllib.request.Request, line: _CuttableConnection, timeout: float, largest: int
-) -> HttpAnswer | TransportError:
-    """What a request led to; raises nothing, because nobody is there to catch it."""
-    host = urlsplit(request.full_url).netloc
-    try:
-        opener = urllib.request.build_opener(_NoRedirects, _Http(line), _Https(line))
-        with opener.open(request, timeout=timeout) as response:
-            body = response.read(largest + 1)
-            # Longer than all there could be to say: as good as nothing.
-            return HttpAnswer(status=response.status, body=body if len(body) <= largest else b"")
-    except urllib.error.HTTPError as error:
-        with error:
-            return HttpAnswer(status=error.code, retry_after=seconds_asked(error.headers.get("Retry-After")))
-    except Exception as error:
-        why = getattr(error, "reason", None) or error
-        return TransportError(f"no answer from {host}: {why}")
-    finally:
-        line.close()
 
 
 def is_token(text: str) -> bool:
@@ -232,30 +121,37 @@ def checked(url: str) -> str:
     return url
 
 
-def send(url: str, reports: Sequence[bytes], *, timeout: float, exchange: Exchange = exchange) -> list[bool]:
-    """Whether each report counts; raises where the collector must be asked again later, or time is over."""
+class Settled(NamedTuple):
+    """Whether each report of a batch counts; and of those that do not, why, in the collector's words."""
+
+    counts: list[bool]
+    why: str = ""
+
+
+def send(url: str, reports: Sequence[bytes], *, timeout: float, exchange: Exchange = exchange) -> Settled:
+    """What became of each report; raises where the collector must be asked again later, or time is over.
+
+    What it will never take, whoever asks, is settled too. Where the request is refused for who asks, or for
+    where (401, 403, 404, 409 ...), reports are worth keeping: that is raised, with the code of a refusal.
+    """
     ends = time.monotonic() + timeout
     answer = exchange(url, to_frames(reports), timeout, _LARGEST_ANSWER + _BYTES_EACH * len(reports))
     if 200 <= answer.status < 300:
-        return _statuses(answer.body, len(reports))
+        return _settled(answer.body, len(reports))
     if answer.status == _TOO_LARGE and len(reports) > 1:
         half = len(reports) // 2
         first, second = (
             send(url, part, timeout=ends - time.monotonic(), exchange=exchange)
             for part in (reports[:half], reports[half:])
         )
-        return first + second
+        return Settled(first.counts + second.counts, first.why or second.why)
     if answer.status in _FINAL:
-        return [False] * len(reports)
+        return Settled([False] * len(reports), answer.said)
     raise TransportError(
-        f"{urlsplit(url).netloc} answered {answer.status}; the reports wait",
-        code=_refused_token(answer),
+        f"{urlsplit(url).netloc} answered {answer.said}; the reports wait",
+        code=answer.refusal,
         retry_after=answer.retry_after,
     )
-
-
-def _refused_token(answer: HttpAnswer) -> str | None:
-    return "token-refused" if answer.status in (401, 403) else None
 
 
 class Fetched(NamedTuple):
@@ -281,8 +177,8 @@ def fetch_round(url: str, *, timeout: float = 10.0, exchange: Exchange = exchang
     answer = exchange(url, None, timeout, _LARGEST_CAMPAIGN)
     if answer.status != 200:
         raise TransportError(
-            f"expected a campaign from {urlsplit(url).netloc}, got status {answer.status}",
-            code=_refused_token(answer),
+            f"expected a campaign from {urlsplit(url).netloc}, got {answer.said}",
+            code=answer.refusal,
             retry_after=answer.retry_after,
         )
     try:
@@ -316,7 +212,7 @@ def fetch_ids(
         raise
     if answer.status != 200:
         raise TransportError(
-            f"expected ids from {urlsplit(url).netloc}, got status {answer.status}",
+            f"expected ids from {urlsplit(url).netloc}, got {answer.said}",
             code="no-id",
             retry_after=answer.retry_after,
         )
@@ -361,34 +257,16 @@ def split_address(url: str) -> tuple[str, str]:
     return base, campaign
 
 
-def seconds_asked(header: str | None) -> float | None:
-    """The wait that a Retry-After header asks for, in seconds or as a date; None where it is unreadable.
-
-    >>> seconds_asked("120"), seconds_asked("soon"), seconds_asked("Thu, 01 Jan 1970 00:00:00 GMT")
-    (120.0, None, 0.0)
-    """
-    if header is None:
-        return None
-    text = header.strip()
-    if text.isascii() and text.isdigit():
-        return float(text[:9])
-    try:
-        date = parsedate_to_datetime(text)
-        if date.tzinfo is None:
-            date = date.replace(tzinfo=UTC)
-        return max(0.0, (date - datetime.now(UTC)).total_seconds())
-    except (ValueError, OverflowError):
-        return None
-
-
-def _statuses(body: bytes, expected: int) -> list[bool]:
+def _settled(body: bytes, expected: int) -> Settled:
     try:
         statuses = json.loads(body)["reports"]
         if not isinstance(statuses, list) or len(statuses) != expected or set(map(type, statuses)) != {str}:
             raise ValueError
-        return [status in ACCEPTED for status in statuses]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise TransportError(f"expected one status for each of {expected} reports, got none") from None
+    others = [status for status in statuses if status not in ACCEPTED]
+    why = ", ".join(f"{others.count(code)} {code}" for code in sorted(set(others))[:_MOST_CODES])
+    return Settled([status in ACCEPTED for status in statuses], on_one_line(why))
 
 
 def _is_loopback(host: str) -> bool:

@@ -55,6 +55,10 @@ class Domain:
         """The code of a key; an unknown one has that of `other`, or none."""
         return self._codes.get(name, self.n_keys - 1 if self.other else None)
 
+    def names_key(self, name: str) -> bool:
+        """Whether a key is asked about by its name."""
+        return name in self._codes
+
     def name_of(self, code: int) -> str:
         """The name behind a code."""
         return self.names[code]

@@ -26,6 +26,18 @@ const STATUS_BYTES = 64;
 // A batch with one of these answers will never be taken; any other answer may be a matter of time.
 const TOO_LARGE = 413;
 const FINAL = [400, 410, TOO_LARGE, 415, 422];
+// Of 400 to 499, what may go well later; any other is not to be repeated.
+const MAY_PASS = [408, 425, 429];
+
+/**
+ * The code for a status that is none of success.
+ *
+ * @param {number} status
+ */
+function refusalOf(status) {
+  if (status === 401 || status === 403) return "token-refused";
+  return status >= 400 && status < 500 && !MAY_PASS.includes(status) ? "refused" : "waiting";
+}
 
 /** The platform's own way to the network, where there is one. */
 export const ownFetch = () => globalThis.fetch?.bind(globalThis);
@@ -145,8 +157,7 @@ export async function sendReports({ url, campaign, token, fetch, ends, keepalive
     if (answer.body !== null) return { statuses: readStatuses(answer.body, part.length) };
     if (answer.status === TOO_LARGE && part.length > 1) return inHalves(send, part);
     if (FINAL.includes(answer.status)) return { statuses: part.map(() => "batch-refused") };
-    const isToken = answer.status === 401 || answer.status === 403;
-    return { code: isToken ? "token-refused" : "waiting", after: answer.after };
+    return { code: refusalOf(answer.status), after: answer.after };
   };
   // No answer, or none that can be read: it may be a matter of time.
   return send(reports).catch(() => ({ code: "waiting", after: null }));
@@ -218,7 +229,7 @@ export async function fetchView({ url, token, fetch, timeout = TIMEOUT }) {
     timeout,
     largest: LARGEST_CAMPAIGN,
   }).catch((error) => refuse(error instanceof RangeError ? "bad-description" : "waiting"));
-  if (answer.body === null) refuse([401, 403].includes(answer.status) ? "token-refused" : "waiting");
+  if (answer.body === null) refuse(refusalOf(answer.status));
   const view = parsed(answer.body);
   if (!isObject(view)) refuse("bad-description");
   return { campaign: view.campaign, round: view.round ?? null, areIdsIssued: view.ids === "issued" };
