@@ -60,7 +60,9 @@ export const SENTENCES: Readonly<Record<Code, string>>;
 /** What is refused: a device's code, or a collector's where a report or a batch is read. */
 export class Refused extends Error {
   readonly code: Code | string;
-  constructor(code: string, detail?: string);
+  /** What the collector said, in its own words, with what it advises; empty where it said nothing. */
+  readonly said: string;
+  constructor(code: string, detail?: string, said?: string);
 }
 
 /** A fraction that is not negative; not reduced. */
@@ -248,7 +250,12 @@ export interface Options {
   entropy?: (size: number) => Uint8Array;
 }
 
-export type Outcome<T = object> = ({ ok: true; code: "done" } & T) | { ok: false; code: Code; reason: string };
+/**
+ * What became of a call. `reason` is the code's sentence, `detail` what the collector said, in its own words. Neither
+ * holds anything about the record.
+ */
+export type Outcome<T = object> =
+  ({ ok: true; code: "done" } & T) | { ok: false; code: Code; reason: string; detail: string };
 
 /** A report that the collector will never count, and why. */
 export interface RefusedReport {

@@ -139,6 +139,11 @@ def test_a_refusal_is_shown_to_the_page_in_the_collectors_words(site, collector,
     status, said = page.evaluate("([url, init]) => app.read(url, init)", [f"{question.url}/reports", init])
     assert (status, said["code"]) == (403, "forbidden")
     assert said["detail"] == "reports are sent with a device's token"
+    # The device tells the same, where its own token is not taken.
+    page.evaluate("([url, token]) => app.connect(url, token)", [question.url, "kv-another"])
+    refused = page.evaluate("held => app.report(held)", question.held)
+    assert (refused["code"], refused["detail"][:4]) == ("no-id", "401:")
+    assert "Ask the campaign's operator for another" in refused["detail"]
 
 
 def test_the_browser_refuses_a_page_that_was_not_named(site, collector, visit):

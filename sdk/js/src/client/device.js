@@ -45,7 +45,7 @@ function idsOf({ id, campaign }, { ids, url, token, fetch, timeout }, areIssued 
 }
 
 /**
- * What every method yields: `ok`, a stable code, and for a refusal its sentence.
+ * What every method yields: `ok`, a stable code, and for a refusal its sentence and what the collector said.
  *
  * @template {object} T
  * @param {() => Promise<T | void>} work
@@ -58,7 +58,7 @@ async function outcomeOf(work) {
   } catch (error) {
     // A stranger's message may quote the record; the code cannot.
     const code = /** @type {Code} */ (error instanceof Refused ? error.code : "fault");
-    return { ok: false, code, reason: SENTENCES[code] };
+    return { ok: false, code, reason: SENTENCES[code], detail: error instanceof Refused ? error.said : "" };
   }
 }
 

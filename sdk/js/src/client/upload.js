@@ -6,7 +6,7 @@
  */
 import { routeOf } from "../ledgers/states.js";
 import { fromHex, randomBytes } from "../numerics/bytes.js";
-import { refuse } from "../refusals.js";
+import { refuse, refuseSaying } from "../refusals.js";
 import { requireConsent } from "./consent.js";
 import { transact } from "./transactions.js";
 import { refusedOf, sendReports, waitAsked } from "./transport.js";
@@ -34,7 +34,7 @@ export async function uploadQueue(campaign, options, ends, tally) {
     if (!part.length) return;
     if (performance.now() >= ends) refuse("waiting");
     const outcome = await deliver(campaign, options, part, { ends });
-    if (!outcome.statuses) return refuse(outcome.code);
+    if (!outcome.statuses) return refuseSaying(outcome.code, outcome.said);
     const refused = refusedOf(outcome.statuses);
     tally.sent += part.length - refused.length;
     tally.refused.push(...refused);
