@@ -21,7 +21,7 @@ export const LAYERS = {
     ["src/mechanisms/calibrations.js", "src/mechanisms/kernels.js"],
     ["src/mechanisms/oracles.js"],
     ["src/mechanisms/selection.js"],
-    ["src/report/reports.js"],
+    ["src/report/reports.js", "src/reading.js"],
     ["src/report/layouts.js", "src/records.js"],
     ["src/numerics/words.js"],
     ["src/numerics/bytes.js", "src/numerics/exact.js"],

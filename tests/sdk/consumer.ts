@@ -39,7 +39,8 @@ export async function use(device: Device, held: Held): Promise<string> {
   const agreed: Outcome = await device.enable();
   if (!agreed.ok) return SENTENCES[agreed.code];
   const submitted = await device.submit(held);
-  if (!submitted.ok) return submitted.reason;
+  if (!submitted.ok) return submitted.reason + submitted.detail;
+  if (submitted.isRepeat || submitted.reading?.unknown.length) return submitted.reading?.words() ?? "";
   const uploaded = await device.upload(3_000);
   const why: string[] = uploaded.refused.map(({ code, reason }) => `${code}: ${reason}`);
   const status: Outcome<Status> = await device.status();

@@ -24,7 +24,8 @@ import { uploadQueue } from "./upload.js";
 import { ID_BYTES, Vote } from "./vote.js";
 
 /**
- * @import { Code, Held, LedgerState, Options, Outcome, RefusedReport, Round, Status } from "../../index.d.ts"
+ * @import { Code, Held, LedgerState, Options, Outcome, RefusedReport, Round } from "../../index.d.ts"
+ * @import { Status, Submitted } from "../../index.d.ts"
  * @import { Settled } from "./options.js"
  * @import { Voting } from "./vote.js"
  */
@@ -145,16 +146,21 @@ export class Device {
    * @returns {Promise<Outcome<{ bytes: Uint8Array }>>}
    */
   report(held) {
-    return outcomeOf(async () => ({ bytes: fromHex(await this.#vote.cast(held, { needsYes: false })) }));
+    return outcomeOf(async () => ({ bytes: fromHex((await this.#vote.cast(held, { needsYes: false })).bytes) }));
   }
 
   /**
-   * The answer to the round, queued for `upload`, if the person said yes.
+   * The answer to the round, queued for `upload`, if the person said yes. Tells whether it repeats what was said
+   * before, in which case the record was not read, or else what of it was not taken as it was; on this device alone.
    *
    * @param {Held} held
+   * @returns {Promise<Outcome<Submitted>>}
    */
   submit(held) {
-    return outcomeOf(async () => void (await this.#hiding.readyAfter(this.#vote.cast(held, { needsYes: true }))));
+    return outcomeOf(async () => {
+      const { reading } = await this.#hiding.readyAfter(this.#vote.cast(held, { needsYes: true }));
+      return { isRepeat: reading === null, reading };
+    });
   }
 
   /**
