@@ -57,6 +57,8 @@ class Endpoint:
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     status: int = 200
+    is_for_pages: bool = False
+    """Whether pages of the origins that an operator allows may ask too (`origins`)."""
 
     @property
     def name(self) -> str:
@@ -149,6 +151,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         summary="The campaign and its open round: all that a device must know.",
         answers={JSON: m.CampaignView},
         problems=("unknown-campaign", "campaign-damaged"),
+        is_for_pages=True,
     ),
     Endpoint(
         handler=handlers.label_campaign,
@@ -190,6 +193,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             "stopping",
             "campaign-damaged",
         ),
+        is_for_pages=True,
     ),
     Endpoint(
         handler=handlers.list_rounds,
@@ -240,6 +244,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         },
         answers={JSON: m.Ids},
         problems=("unknown-campaign", "bad-request", "rate-limited"),
+        is_for_pages=True,
     ),
     Endpoint(
         handler=handlers.recount,
