@@ -10,7 +10,15 @@ import numpy as np
 from keyveil.campaign import LONGEST_UNIT
 from keyveil.estimate.sizes import SizeLaw
 from keyveil.plan import Crowd, Plan, make_plan
-from keyveil.plan.draft import LEAST_HOLDERS, Draft, draft_plan, find_range, find_skew, public_keys
+from keyveil.plan.draft import (
+    LEAST_HOLDERS,
+    MOST_BIAS,
+    Draft,
+    draft_plan,
+    find_range,
+    find_skew,
+    public_keys,
+)
 
 if TYPE_CHECKING:
     from keyveil.simulate.pairs import Reading
@@ -64,7 +72,9 @@ def draft_from(
     holders = np.bincount(people.codes, minlength=people.n_keys)
     keys, left_out = public_keys(people.names, holders)
     asked = people.restrict(np.flatnonzero(np.isin(np.array(people.names), keys)))
-    plan = make_plan(crowd_of(asked), epsilon=epsilon, users=users or people.n_users, want=want)
+    plan = make_plan(
+        crowd_of(asked), epsilon=epsilon, users=users or people.n_users, want=want, most_bias=MOST_BIAS
+    )
     beyond = f"; {reading.clamped:,} of {reading.values.size:,} lie outside" if reading.clamped else ""
     rare = f"{left_out:,} keys of fewer than {LEAST_HOLDERS} people are not named; " if left_out else ""
     why = {

@@ -128,7 +128,7 @@ def _send(crowd: Any, url: str, token: str | None) -> Any:
         reports = [block[at : at + crowd.length] for at in range(0, len(block), crowd.length)]
         for start in range(0, len(reports), _BATCH):
             batch = reports[start : start + _BATCH]
-            if not all(transport.send(f"{url}/reports", batch, timeout=_PATIENCE, exchange=exchange)):
+            if not all(transport.send(f"{url}/reports", batch, timeout=_PATIENCE, exchange=exchange).counts):
                 raise TransportError("the collector refused a report; this should not happen, please tell us")
             yield len(batch)
 

@@ -27,6 +27,9 @@ Ints = NDArray[np.int64]
 
 # A key that fewer people hold is not named in a public file.
 LEAST_HOLDERS = 5
+# Standard errors by which cutting records may move a frequency: its interval, made for 95 %, then still holds
+# the truth in 93.7 % of cases (Phi(1.96 - 1/3) - Phi(-1.96 - 1/3)).
+MOST_BIAS = 1 / 3
 # The part of values that may lie beyond the range: one in a hundred moves a mean less than noise does.
 BEYOND = 0.01
 # Scales of at most so many whole steps are taken as they are: ratings, stars, grades.
