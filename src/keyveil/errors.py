@@ -106,6 +106,10 @@ class ProtocolError(KeyveilError):
     """A round that does not follow from the one before, or parameters that leave a protocol no round."""
 
 
+class MissingPackage(KeyveilError, ImportError):
+    """What was asked for needs a package that is not installed."""
+
+
 class TallyError(KeyveilError):
     """Tallies or reports that do not belong to the same question."""
 

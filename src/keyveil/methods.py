@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from keyveil.errors import MechanismError
-from keyveil.mechanisms import REGISTRY
+from keyveil.mechanisms import REGISTRY, EncodedOracle, find_outside
 
 __all__ = ["METHODS", "Method", "find_method", "has_several_rounds", "mechanism_of"]
 
@@ -145,15 +145,28 @@ def find_method(name: str) -> tuple[Method, str]:
     'naive'
     """
     method_id, _, allocation = name.partition(":")
-    if method_id not in METHODS:
+    method = METHODS.get(method_id) or _from_outside(method_id)
+    if method is None:
         near = difflib.get_close_matches(method_id, METHODS, n=1, cutoff=0.5)
         hint = f'did you mean "{near[0]}"?' if near else f"known are {', '.join(METHODS)}"
         raise MechanismError(f'unknown mechanism "{method_id}"; {hint}')
-    method = METHODS[method_id]
     if allocation and allocation not in method.allocations:
         known = ", ".join(method.allocations) or "only its own"
         raise MechanismError(f'"{method_id}" has no allocation "{allocation}"; expected {known}')
     return method, allocation
+
+
+def _from_outside(name: str) -> Method | None:
+    """Another package's mechanism, asked for in one round."""
+    found = find_outside(name)
+    if found is None:
+        return None
+    return Method(
+        what=(found.__doc__ or "").partition("\n")[0],
+        mechanism=name,
+        reading=KEYS_ONLY if issubclass(found, EncodedOracle) else SIGNS,
+        allocations=tuple(allocation.value for allocation in found.allocations),
+    )
 
 
 def has_several_rounds(name: str) -> bool:

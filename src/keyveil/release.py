@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import math
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keyveil.errors import ProtocolError, TallyError
+from keyveil.errors import MissingPackage, ProtocolError, TallyError
 from keyveil.estimate import HOSTILE_SHARE, READABLE, Distribution, Estimates, step
 from keyveil.numerics import CONFIDENCE, epsilon_above
 from keyveil.protocols import Outcome, Protocol, Round, total_loss
@@ -98,15 +100,55 @@ class Release:
 
     def to_arrow(self) -> Any:
         """A pyarrow table; the metadata travels in its schema (needs the `analysis` extra)."""
-        import pyarrow as pa
-
+        pa = _needed("pyarrow", "pip install 'keyveil[analysis]'")
         rows = self.rows()
         table = pa.table({name: [row[name] for row in rows] for name in rows[0]})
         return table.replace_schema_metadata({"keyveil": json.dumps(self.metadata)})
 
     def to_pandas(self) -> Any:
         """A pandas data frame (needs pandas)."""
+        _needed("pandas", "pip install pandas")
         return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """A polars data frame (needs polars)."""
+        return _needed("polars", "pip install polars").from_arrow(self.to_arrow())
+
+    def top(self, count: int = 20) -> list[dict[str, Any]]:
+        """The rows of the most frequent keys."""
+        return sorted(self.rows(), key=lambda row: -row["frequency"])[:count]
+
+    def plot(self, count: int = 20) -> Any:
+        """A matplotlib figure: the most frequent keys and their means, with intervals (`analysis` extra)."""
+        _needed("matplotlib", "pip install 'keyveil[analysis]'")
+        from keyveil.chart import draw
+
+        return draw(self.top(count), value_range=self.value_range, unit=self.metadata.get("unit"))
+
+    @property
+    def value_range(self) -> tuple[float, float]:
+        """The range of the values, in their own unit."""
+        return self.middle - self.scale, self.middle + self.scale
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the most frequent keys with their intervals, and how they were made."""
+        unit = html.escape(self.metadata.get("unit", "mean"))
+        body = "".join(
+            f"<tr><th scope=row>{html.escape(row.get('name', row['key']))}</th>"
+            f"<td>{100 * row['frequency']:.1f} %</td>"
+            f"<td>{100 * row['frequency_low']:.1f} .. {100 * row['frequency_high']:.1f}</td>"
+            f"<td>{'?' if row['mean'] is None else format(row['mean'], '.4g')}</td>"
+            f"<td>{row['mean_low']:.4g} .. {row['mean_high']:.4g}</td></tr>"
+            for row in self.top()
+        )
+        told, shown = self.metadata, min(len(self.columns["key"]), 20)
+        return (
+            f"<table><caption>{html.escape(told['name'])}: the {shown} most frequent of "
+            f"{len(self.columns['key']):,} keys, from {told['users']:,} reports at epsilon "
+            f"{told['epsilon_exact']:.4g} ({html.escape(told['mechanism'])})</caption><thead><tr><th>key</th>"
+            f"<th>people</th><th>95 % interval</th><th>{unit}</th><th>95 % interval</th></tr></thead>"
+            f"<tbody>{body}</tbody></table>"
+        )
 
 
 def release(campaign: Campaign, protocol: Protocol, tally: Tally, *, post: str = READABLE) -> Release:
@@ -202,6 +244,14 @@ def _columns(campaign: Campaign, raw: Estimates, shaped: Estimates) -> dict[str,
     if campaign.names is not None:
         words["name"] = list(campaign.display_names)
     return {**words, **{name: np.asarray(column) for name, column in numbers.items()}}
+
+
+def _needed(package: str, remedy: str) -> Any:
+    """A package that only some need, or a refusal that says how to get it."""
+    try:
+        return import_module(package)
+    except ModuleNotFoundError:
+        raise MissingPackage(f"this needs {package}; {remedy}") from None
 
 
 class _CsvLines(list[str]):

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import sys
 from dataclasses import replace
 
 import pytest
@@ -224,3 +225,27 @@ def test_units_and_names_are_for_people_and_older_campaigns_keep_their_ids():
     for unit in ("", "m" * 41, 1):
         with pytest.raises(CampaignError, match=r"at \$.unit"):
             replace(plain, unit=unit)
+
+
+def test_a_release_shows_itself_in_a_notebook(tmp_path, monkeypatch):
+    campaign = replace(
+        load(tmp_path, TOML.format(mechanism="ks-ue")), unit="minutes", names={"maps": "<Maps>"}
+    )
+    reporter = Reporter(campaign)
+    release = campaign.estimate(campaign.tally(reporter.report({"maps": 30.0}) for _ in range(500)))
+    shown = release._repr_html_()
+    assert "&lt;Maps&gt;" in shown
+    assert "<th>minutes</th>" in shown
+    assert [row["key"] for row in release.top(1)] == ["maps"]
+    figure = release.plot()
+    assert [axes.get_xlabel() for axes in figure.axes] == ["% of people", "minutes"]
+    for name, package in (
+        ("to_arrow", "pyarrow"),
+        ("to_pandas", "pandas"),
+        ("to_polars", "polars"),
+        ("plot", "matplotlib"),
+    ):
+        with monkeypatch.context() as without:
+            without.setitem(sys.modules, package, None)
+            with pytest.raises(KeyveilError, match=f"this needs {package}; pip install"):
+                getattr(release, name)()

@@ -5,24 +5,22 @@ from __future__ import annotations
 import html
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.figure import Figure
 
+from keyveil.chart import draw
 from keyveil.cli.crowd import asked_about
 from keyveil.cli.files import write_text
-from keyveil.palette import COLOURS
 
 if TYPE_CHECKING:
     from keyveil.campaign import Campaign
     from keyveil.simulate.population import Population
 
 _CHARTED = 20
-_LONGEST_LABEL = 28
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
 svg { max-width: 100%; height: auto; }
@@ -113,55 +111,17 @@ def _row(row: Beside) -> str:
 
 
 def _chart(rows: Sequence[Beside], campaign: Campaign) -> str:
-    """Frequencies on the left, means on the right, as SVG."""
-    figure = Figure(figsize=(11, 1.2 + 0.32 * len(rows)), layout="constrained")
-    left, right = figure.subplots(1, 2, sharey=True)
-    places = np.arange(len(rows))[::-1]
-    _bars(
-        left,
-        places,
-        [(100 * row.frequency, 100 * row.frequency_low, 100 * row.frequency_high) for row in rows],
-        [100 * row.true_frequency for row in rows],
+    """The chart as SVG."""
+    low, high = campaign.domain.value_range
+    figure = draw(
+        [asdict(row) for row in rows],
+        value_range=(low, high),
+        unit=campaign.unit,
+        truth=[(row.true_frequency, row.true_mean) for row in rows],
     )
-    known = [at for at, row in enumerate(rows) if row.mean is not None]
-    _bars(
-        right,
-        places[known],
-        [(rows[at].mean or 0.0, rows[at].mean_low, rows[at].mean_high) for at in known],
-        [np.nan if (mean := rows[at].true_mean) is None else mean for at in known],
-    )
-    left.set_yticks(places, [_label(row.key) for row in rows])
-    left.set(xlabel="% of people", title="How many hold it")
-    right.set(
-        xlabel=campaign.unit or "mean value",
-        title="How much, among those who do",
-        xlim=campaign.domain.value_range,
-    )
-    for axes in (left, right):
-        axes.grid(axis="x", alpha=0.3)
-        axes.spines[["top", "right", "left"]].set_visible(False)
-        axes.tick_params(left=False)
-    left.legend(frameon=False, fontsize=8, loc="lower right")
     out = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": "keyveil", "svg.fonttype": "none"}):
         figure.savefig(out, format="svg", metadata={"Date": None})
     drawn = out.getvalue()
     label = "Frequencies and means with 95 % intervals beside the truth; the table below has the numbers"
     return drawn[drawn.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
-
-
-def _bars(
-    axes: Any, places: Any, found: Sequence[tuple[float, float, float]], truth: Sequence[float]
-) -> None:
-    if not found:
-        return
-    middle, low, high = np.array(found).T
-    axes.hlines(places, low, high, color=COLOURS[0], alpha=0.4, linewidth=5, label="95 % interval")
-    axes.plot(middle, places, "o", color=COLOURS[0], markersize=5, label="found")
-    axes.plot(truth, places, "|", color=COLOURS[1], markersize=13, markeredgewidth=2.5, label="truth")
-
-
-def _label(key: str) -> str:
-    """A key's name, cut in the middle so that both ends are seen; a dollar sign is no formula."""
-    short = key if len(key) <= _LONGEST_LABEL else f"{key[:16]}…{key[-11:]}"
-    return short.replace("$", r"\$")

@@ -11,8 +11,13 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def mechanisms(as_json: bool) -> None:
     """List the mechanisms, their rounds and their allocations."""
-    from keyveil.methods import METHODS
+    from importlib.metadata import entry_points
+
+    from keyveil.methods import METHODS, find_method
     from keyveil.protocols import build_protocol
+
+    outside = sorted({point.name for point in entry_points(group="keyveil.mechanisms")})
+    listed = dict(METHODS) | {name: find_method(name)[0] for name in outside}
 
     rows = [
         {
@@ -22,7 +27,7 @@ def mechanisms(as_json: bool) -> None:
             "distribution": method.gives_distribution,
             "allocations": list(method.allocations),
         }
-        for name, method in METHODS.items()
+        for name, method in listed.items()
     ]
     if as_json:
         click.echo(json.dumps(rows, indent=2))
@@ -34,7 +39,7 @@ def mechanisms(as_json: bool) -> None:
             str(row["mechanism"]),
             str(row["rounds"]),
             str(row["what"]),
-            ", ".join(METHODS[str(row["mechanism"])].allocations),
+            ", ".join(listed[str(row["mechanism"])].allocations),
         )
         for row in rows
     ]

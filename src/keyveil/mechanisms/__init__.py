@@ -30,7 +30,7 @@ from keyveil.mechanisms.index.levels import Levels
 from keyveil.mechanisms.literature import Apart, BroadcastIndex, Harmony, IndexedBoundaryBits
 from keyveil.mechanisms.moments import Covariance, Moments
 from keyveil.mechanisms.oracles import Bits, Hashed, Response, Wave
-from keyveil.mechanisms.registry import REGISTRY, build, find
+from keyveil.mechanisms.registry import REGISTRY, build, find, find_outside, register
 from keyveil.mechanisms.selection import Selection
 from keyveil.mechanisms.symbol.keys_only import (
     EncodedOracle,
@@ -89,5 +89,7 @@ __all__ = [
     "build",
     "describe",
     "find",
+    "find_outside",
     "is_key_value",
+    "register",
 ]

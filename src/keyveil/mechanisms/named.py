@@ -17,7 +17,7 @@ from typing import Any
 
 from keyveil.errors import DescriptionError, KeyveilError
 from keyveil.mechanisms.base import ISSUED, Ask, Calibrated, Level, Mechanism
-from keyveil.mechanisms.registry import NAMED
+from keyveil.mechanisms.registry import named_class
 from keyveil.mechanisms.selection import MOST_SYMBOLS
 from keyveil.numerics import WORD_BITS
 from keyveil.numerics.probability import LARGEST_EPSILON
@@ -44,7 +44,7 @@ def calibrated(said: object, n_keys: int) -> Mechanism:
     """
     if not isinstance(said, dict) or not isinstance(said.get("id"), str):
         raise DescriptionError("expected the name of a mechanism, at $.mechanism.id")
-    cls = NAMED.get(said["id"])
+    cls = named_class(said["id"])
     if cls is None:
         raise DescriptionError(
             "this device does not know the mechanism; update it, at $.mechanism.id", code="unknown-mechanism"

@@ -3,17 +3,23 @@
 An id's kernel never changes; a new kernel is a new id. `pckv-ue:naive` names a mechanism and an
 allocation other than its default. What campaigns ask for is a method, which says what is made of a
 mechanism's reports: `keyveil.methods`.
+
+Other packages add mechanisms of the same shapes of report: by an entry point of the group
+`keyveil.mechanisms`, whose name is the id, for whoever names it in a campaign file or a command; or by
+`register`, which an application calls that answers such a campaign. No collector's word loads anything.
+`keyveil.testing.check_mechanism` says whether one keeps what it promises.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 from keyveil.errors import MechanismError
-from keyveil.mechanisms.base import Allocation, Calibrated, Mechanism
+from keyveil.mechanisms.base import Allocation, Calibrated, Calibration, Mechanism
 from keyveil.mechanisms.hash.bucket import Bucket
 from keyveil.mechanisms.index.kvue import KvUe
 from keyveil.mechanisms.index.levels import Levels
@@ -85,6 +91,48 @@ NAMED: Mapping[str, type[Calibrated]] = MappingProxyType(
 )
 
 
+_OUTSIDE: dict[str, type[Calibrated]] = {}
+_ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
+def register(cls: type[Calibrated]) -> type[Calibrated]:
+    """Make a mechanism of another package known in this process, by its id."""
+    is_mechanism = isinstance(cls, type) and issubclass(cls, Calibration)
+    if not is_mechanism or not _ID.fullmatch(getattr(cls, "id", "")):
+        raise MechanismError(
+            f"expected a subclass of keyveil.mechanisms' shapes with an id such as my-own, got {cls!r:.80}"
+        )
+    if cls.id in NAMED or _OUTSIDE.get(cls.id, cls) is not cls:
+        raise MechanismError(f'"{cls.id}" is the id of another mechanism; choose one that is free')
+    _OUTSIDE[cls.id] = cls
+    return cls
+
+
+def find_outside(mechanism_id: str) -> type[Calibrated] | None:
+    """The mechanism of another package that was registered, or that has an entry point of this name."""
+    if mechanism_id in _OUTSIDE or not _ID.fullmatch(mechanism_id):
+        return _OUTSIDE.get(mechanism_id)
+    # Reads what is installed, which takes a while: only for a name that is not known otherwise.
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group="keyveil.mechanisms", name=mechanism_id):
+        try:
+            found = point.load()
+        except Exception as error:
+            raise MechanismError(
+                f'"{mechanism_id}" comes from {point.value}, which cannot be loaded: {type(error).__name__}'
+            ) from None
+        if getattr(found, "id", None) != mechanism_id:
+            raise MechanismError(f'the entry point "{mechanism_id}" ({point.value}) has another id')
+        return register(found)
+    return None
+
+
+def named_class(mechanism_id: str) -> type[Calibrated] | None:
+    """The class that a round's mechanism is an instance of, if it is known in this process."""
+    return NAMED.get(mechanism_id) or _OUTSIDE.get(mechanism_id)
+
+
 def build(
     name: str,
     epsilon: object,
@@ -117,11 +165,11 @@ def build(
 def find(name: str) -> tuple[type[Calibrated], Allocation | None]:
     """The class behind a name, and the allocation the name asks for."""
     mechanism_id, colon, wanted = name.partition(":")
-    if mechanism_id not in REGISTRY:
+    cls = REGISTRY.get(mechanism_id) or find_outside(mechanism_id)
+    if cls is None:
         near = difflib.get_close_matches(mechanism_id, REGISTRY, n=1, cutoff=0.5)
         hint = f'did you mean "{near[0]}"?' if near else f"known are {', '.join(REGISTRY)}"
         raise MechanismError(f'unknown mechanism "{mechanism_id}"; {hint}')
-    cls = REGISTRY[mechanism_id]
     if not colon:
         return cls, None
     for allocation in cls.allocations:
