@@ -6,13 +6,13 @@ ARGS ?=
 # Installed packages keep to the tested versions.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test node postgres java chromium bench-check check format lint types imports javascript docs bench nightly mutants \
+.PHONY: demo test node postgres java chromium promtool bench-check check format lint types imports javascript docs bench nightly mutants \
         release stranger clean
 
 demo: $(VENV)/.demo            ## the whole path, end to end
 	$(BIN)/keyveil demo $(ARGS)
 
-test: $(VENV)/.dev node postgres java chromium   ## every test and every example in the documentation strings
+test: $(VENV)/.dev node postgres java chromium promtool   ## every test and every example in the documentation strings
 	@! command -v npm >/dev/null || $(MAKE) --silent node_modules/.installed
 	$(BIN)/pytest -q -n 2 -m "not nightly" $(ARGS)
 
@@ -31,6 +31,10 @@ java:
 # The dashboard's tests drive a real browser (tests/dashboard).
 chromium:
 	@scripts/find_chromium.sh
+
+# Alert rules are checked by Prometheus' own tool.
+promtool: $(VENV)/.venv
+	@scripts/find_promtool.sh
 
 check: format lint types imports javascript test   ## the gate
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from keyveil.collector.campaigns.cache import CampaignCache, StoredCampaign
 from keyveil.collector.clock import Clock
-from keyveil.collector.logs import Log
+from keyveil.collector.logs import LibraryLog, Log, Refusals
 from keyveil.collector.metrics import Metrics
 from keyveil.collector.problems import Problem
 from keyveil.collector.settings import Settings
@@ -32,6 +32,7 @@ class Context:
     ) -> None:
         self.store, self.settings = store, settings or Settings()
         self.cache, self.metrics, self.log = CampaignCache(), Metrics(), log or Log()
+        self.metrics.build["store"] = store.kind
         self.metrics.gauges["keyveil_log_lines_lost"] = (
             "Lines of the log that could not be written.",
             lambda: self.log.lost,
@@ -41,8 +42,22 @@ class Context:
             "How far the wall clock is from what is believed, since it jumped.",
             lambda: self.clock.doubt,
         )
+        self._refusals = Refusals(self.log)
         self.damaged: dict[str, str] = {}
         """Campaign ids (or tables) that cannot be read, and why."""
+
+    def count_refusal(self, code: str) -> None:
+        """A request that was refused: counted, and logged by its code."""
+        self.metrics.count_problem(code)
+        self._refusals.note(code)
+
+    def flush_log(self) -> None:
+        """Log the refusals that were only counted so far."""
+        self._refusals.flush()
+
+    def library_log(self) -> LibraryLog:
+        """Where libraries log."""
+        return LibraryLog(self.log, self._refusals)
 
     def now(self) -> float:
         """The time that is believed."""

@@ -6,6 +6,7 @@ The report route (`intake`) and the files of the dashboard are beside the table.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -107,6 +108,7 @@ class Application:
         background = asyncio.gather(
             self._repeat(self.collector.running.tick, settings.tick),
             self._repeat(self.collector.running.tidy, settings.tidy),
+            self._repeat(self.collector.flush_log, settings.tick),
         )
         self._executor.submit(warm_up)
         self._executor.submit(self._resume)
@@ -151,6 +153,7 @@ class Application:
 
     def _handler(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
+            started = time.perf_counter()
             try:
                 return await endpoint.handler(self, await self._asked(endpoint, request))
             except Problem as problem:
@@ -164,6 +167,8 @@ class Application:
                 # Only the type: a message may hold what was sent.
                 self.collector.log.event("fault", where=endpoint.name, kind=type(error).__name__)
                 return self._refused(Problem("internal"))
+            finally:
+                self.collector.metrics.answered(endpoint.name, time.perf_counter() - started)
 
         return handle
 
@@ -175,7 +180,7 @@ class Application:
         return answer
 
     def _refused(self, problem: Problem) -> Response:
-        self.collector.metrics.count_problem(problem.code)
+        self.collector.count_refusal(problem.code)
         headers = {name.decode(): value.decode() for name, value in problem.headers()}
         return Response(
             problem.body(), status_code=problem.status, headers={**headers, "cache-control": "no-store"}

@@ -177,7 +177,7 @@ class Intake:
 
     def refusal(self, problem: Problem) -> tuple[list[tuple[bytes, bytes]], bytes]:
         """Headers and body of a refusal, which is counted."""
-        self._collector.metrics.count_problem(problem.code)
+        self._collector.count_refusal(problem.code)
         return problem.headers(), problem.body()
 
     # --- with waiting ---

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import signal
 import socket
 import sys
@@ -82,13 +83,16 @@ def _run(application: Application, listening: socket.socket) -> None:
         lifespan="on",
         ws="none",
         access_log=False,
-        log_level="warning",
+        log_config=None,
         proxy_headers=False,
         server_header=False,
         date_header=False,
         timeout_graceful_shutdown=_GRACE,
         backlog=_BACKLOG,
     )
+    told = logging.getLogger("uvicorn")
+    told.handlers, told.propagate = [application.collector.library_log()], False
+    told.setLevel(logging.WARNING)
     sys.setswitchinterval(_SWITCH)
     # What is loaded now stays: the garbage collector need not look at it again.
     gc.collect()

@@ -71,6 +71,8 @@ class Upload:
     """Whether nothing of the upload comes behind this."""
     n_left: int = 1
     """Pieces that are not written yet."""
+    queued_at: float = 0.0
+    """When it came into the queue, by a clock that only measures."""
 
     @property
     def work(self) -> int:

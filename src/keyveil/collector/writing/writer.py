@@ -118,6 +118,9 @@ class Writer:
         if pieces[0] is not upload:
             # The pieces count what they hold, and that is what may still be accepted.
             self._count(upload.campaign, Counter(upload.read or ()) - Counter({"accepted": upload.n_reports}))
+        now = time.perf_counter()
+        for piece in pieces:
+            piece.queued_at = now
         self._queue.put(sender, *pieces)
         return waited_for
 
@@ -200,6 +203,8 @@ class Writer:
             self._metrics.count_reports(statuses)
 
     def _answer(self, group: list[Upload]) -> None:
+        now = time.perf_counter()
+        self._metrics.uploaded(now - upload.queued_at for upload in group)
         accepted: dict[str, int] = {}
         for upload in group:
             if upload.problem is not None:
