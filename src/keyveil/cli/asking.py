@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,12 +59,18 @@ class Server:
             ) from None
         return _chosen(named, listed)
 
-    def download(self, path: str, out: Path) -> None:
-        """What the collector answers, whole or not at all."""
+    def download(self, path: str, out: Path, *, is_private: bool = False) -> Mapping[str, str]:
+        """What the collector answers, whole or not at all; the answer's headers."""
         from keyveil.cli.files import written
 
-        with self._open("GET", path, None) as response, written(out) as draft, draft.open("wb") as file:
-            shutil.copyfileobj(response, file)
+        def only_mine(name: str, flags: int) -> int:
+            return os.open(name, flags, 0o600)
+
+        with self._open("GET", path, None) as response, written(out) as draft:
+            with open(draft, "wb", opener=only_mine if is_private else None) as file:
+                shutil.copyfileobj(response, file)
+            headers: Mapping[str, str] = response.headers
+        return headers
 
     def _open(self, method: str, path: str, body: Any) -> Any:
         # Imported when asked: the list of commands must not wait for them.

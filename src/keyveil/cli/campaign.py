@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -117,9 +118,10 @@ def show(campaign: str, as_json: bool, url: str, token: str | None) -> None:
 @campaign.command()
 @click.argument("campaign")
 @click.argument("round", type=int, required=False)
+@click.option("--yes", is_flag=True, help="Close it even if nobody has reported.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @server_options
-def close(campaign: str, round: int | None, as_json: bool, url: str, token: str | None) -> None:
+def close(campaign: str, round: int | None, yes: bool, as_json: bool, url: str, token: str | None) -> None:
     """Close ROUND of a campaign, the open one if none is named, and open what follows."""
     server = Server(url=url, token=token)
     path, number = server.campaign(campaign), round
@@ -128,6 +130,8 @@ def close(campaign: str, round: int | None, as_json: bool, url: str, token: str 
         if asked is None:
             raise TallyError("the campaign has no open round")
         number = asked["number"]
+    if not yes:
+        _check_not_empty(server, path, number)
     said = server.ask("POST", f"{path}/rounds/{number}/close")
     if as_json:
         click.echo(json.dumps(said))
@@ -135,6 +139,16 @@ def close(campaign: str, round: int | None, as_json: bool, url: str, token: str 
     following = said["next_round"]
     after = "the campaign is finished" if following is None else f"round {following} is open"
     click.echo(f"round {number} has {said['reports']} reports; {after}")
+
+
+def _check_not_empty(server: Server, path: str, number: int) -> None:
+    """Ask before a round ends that nobody has answered: a closed round is not opened again."""
+    rounds = server.ask("GET", f"{path}/rounds")["rounds"]
+    if any(row["number"] == number and row["reports"] == 0 for row in rounds):
+        question = f"round {number} has no reports, and a closed round is not opened again"
+        if not sys.stdin.isatty():
+            raise TallyError(f"{question}; pass --yes to close it all the same")
+        click.confirm(f"{question}. Close it", abort=True)
 
 
 @campaign.command()
@@ -177,7 +191,10 @@ def release(campaign: str, out: Path, post: str, estimator: str | None, url: str
         raise TallyError(f"expected a release to end with one of {', '.join(_RELEASES)}, got {out.name}")
     query = {"format": form, "post": post} | ({} if estimator is None else {"estimator": estimator})
     server = Server(url=url, token=token)
-    server.download(f"{server.campaign(campaign)}/release?{urlencode(query)}", out)
+    said = server.download(f"{server.campaign(campaign)}/release?{urlencode(query)}", out)
+    if said.get("keyveil-state") == "open":
+        click.echo("interim: the campaign is open, and these numbers will change", err=True)
+    click.echo(f"wrote {out}", err=True)
 
 
 @campaign.command()

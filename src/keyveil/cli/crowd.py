@@ -12,7 +12,6 @@ import hashlib
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -21,39 +20,44 @@ from keyveil.campaign import Campaign
 from keyveil.errors import CampaignError
 from keyveil.report import REPORT_ID_BYTES
 from keyveil.rounds import Round
-from keyveil.simulate.pairs import read_pairs
 from keyveil.simulate.population import Population
 
 # Reports made at once.
 _BLOCK_BYTES = 1 << 24
 
 
+def asked_about(campaign: Campaign, held: Population) -> tuple[Population, int]:
+    """The same people with the keys that a campaign asks about, and how many pairs have others.
+
+    Those count as "other" where the campaign has it, else they are left out.
+    """
+    codes = [campaign.domain.code_of(name) for name in held.names]
+    meant = np.array([-1 if code is None else code for code in codes])[held.codes]
+    users = np.repeat(np.arange(held.n_users), held.sizes)
+    known = meant >= 0
+    people = Population.from_pairs(
+        users[known],
+        meant[known],
+        held.values[known],
+        n_users=held.n_users,
+        names=campaign.domain.names,
+        value_range=held.value_range,
+    )
+    named = np.isin(np.array(held.names), campaign.domain.keys)[held.codes]
+    return replace(people, user_names=held.user_names), int((~named).sum())
+
+
 class FileUsers:
     """The users of a file, as a campaign asks about them."""
 
-    def __init__(self, campaign: Campaign, path: Path, asked: Round | None = None) -> None:
+    def __init__(self, campaign: Campaign, held: Population, asked: Round | None = None) -> None:
         if campaign.has_several_rounds and asked is None:
             raise CampaignError(
                 f'"{campaign.mechanism}" has several rounds, and each follows from the tally before it; '
                 "let a collector open them and use `keyveil send`, or choose a mechanism of one round"
             )
         self.campaign = campaign
-        low, high = campaign.domain.value_range
-        held = read_pairs(path, value_range=(low, high), clamp=True)
-        codes = [campaign.domain.code_of(name) for name in held.names]
-        meant = np.array([-1 if code is None else code for code in codes])[held.codes]
-        users = np.repeat(np.arange(held.n_users), held.sizes)
-        known = meant >= 0
-        self.n_unknown = int((~known).sum())
-        self.n_repeated = held.repeated_rows
-        people = Population.from_pairs(
-            users[known],
-            meant[known],
-            held.values[known],
-            n_users=held.n_users,
-            names=campaign.domain.names,
-        )
-        self._people = replace(people, user_names=held.user_names)
+        self._people, self.n_unknown = asked_about(campaign, held)
         self._round = campaign.only_round() if asked is None else asked
         self._people = self._asked_of(self._round)
 
@@ -74,9 +78,9 @@ class FileUsers:
 
     @property
     def users(self) -> list[str]:
-        """Their names in the file."""
-        assert self._people.user_names is not None  # a file says who they are
-        return [str(name) for name in self._people.user_names.tolist()]
+        """Their names in the file, or their numbers where it says none."""
+        names = self._people.user_names
+        return [str(name) for name in (range(self.n_users) if names is None else names.tolist())]
 
     def keep(self, chosen: Sequence[bool]) -> None:
         """Ask only these of the users."""

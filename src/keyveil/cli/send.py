@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from keyveil.cli.asking import Server, server_options
+from keyveil.cli.columns import column_options, read_for
 from keyveil.errors import CampaignError, LedgerError, TransportError
 
 if TYPE_CHECKING:
@@ -70,9 +71,16 @@ class Question:
     show_default=True,
     help="Seconds without progress after which to give up; what is left waits in the spool.",
 )
+@column_options
 @server_options
 def send(
-    campaign: str, pairs: Path, spool: Path | None, patience: float, url: str, token: str | None
+    campaign: str,
+    pairs: Path,
+    spool: Path | None,
+    patience: float,
+    url: str,
+    token: str | None,
+    **columns: Any,
 ) -> None:
     """Noise every user in PAIRS and upload to CAMPAIGN, with retries and a device's token.
 
@@ -89,7 +97,7 @@ def send(
     path = spool or pairs.with_name(SPOOL)
     memory = Spool(path, asked.campaign.id, asked.round.number)
     try:
-        _fill(memory, path, asked, pairs)
+        _fill(memory, path, asked, pairs, columns)
     except LedgerError as error:
         raise LedgerError(f"{error}; --spool names another file for it") from None
     before = memory.traffic()
@@ -180,7 +188,7 @@ def _issuer(asked: Question) -> Issue | None:
     return issue
 
 
-def _fill(spool: Spool, path: Path, asked: Question, pairs: Path) -> None:
+def _fill(spool: Spool, path: Path, asked: Question, pairs: Path, columns: dict[str, Any]) -> None:
     """A report in the spool for everybody who was never asked; says how many were."""
     from keyveil.cli.files import holds_reports
 
@@ -190,7 +198,7 @@ def _fill(spool: Spool, path: Path, asked: Question, pairs: Path) -> None:
     if holds_reports(pairs):
         n_asked, what = _fill_with_reports(spool, asked, pairs), "reports"
     else:
-        n_asked, what = _fill_with_users(spool, asked, pairs), "users"
+        n_asked, what = _fill_with_users(spool, asked, pairs, columns), "users"
     if n_asked:
         click.echo(
             f"left out {n_asked} {what} that were sent before, as {path} says; if they are others, or go to "
@@ -211,14 +219,15 @@ def _fill_with_reports(spool: Spool, asked: Question, pairs: Path) -> int:
     return known
 
 
-def _fill_with_users(spool: Spool, asked: Question, pairs: Path) -> int:
+def _fill_with_users(spool: Spool, asked: Question, pairs: Path, columns: dict[str, Any]) -> int:
     """How many of a file's users were asked before; the others are asked now."""
     from keyveil.cli.console import progress
     from keyveil.cli.crowd import FileUsers
-    from keyveil.cli.perturb import say_what_was_settled
+    from keyveil.cli.perturb import say_who_is_unknown
 
-    crowd = FileUsers(asked.campaign, pairs, asked.round)
-    say_what_was_settled(crowd)
+    held = read_for(asked.campaign, pairs, **columns).population
+    crowd = FileUsers(asked.campaign, held, asked.round)
+    say_who_is_unknown(crowd)
     n_users = crowd.n_users
     crowd.keep(spool.are_new([f"user {name}" for name in crowd.users]))
     with progress("noising", crowd.n_users) as advance:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import click
 
 from keyveil.cli.asking import Server, server_options
+from keyveil.errors import StoreError
 
+token_file_option = click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where the admin token goes, readable by its owner alone; it is printed if left out.",
+)
 _campaign_option = click.option(
     "--campaign",
     metavar="CAMPAIGN",
@@ -58,6 +67,38 @@ def revoke(id: str, campaign: str | None, url: str, token: str | None) -> None:
     """Revoke a token by its id; it opens nothing from now on."""
     server = Server(url=url, token=token)
     server.ask("DELETE", f"{_path(server, campaign)}/{id}")
+
+
+@token.command()
+@click.option("--store", required=True, metavar="URL", help="The store, as `keyveil serve --store` names it.")
+@token_file_option
+def recover(store: str, token_file: Path | None) -> None:
+    """Make another admin token, for whoever holds the store: every other one is lost or revoked.
+
+    Stop the collector of an embedded store first. The log of acts says that it was done.
+    """
+    from keyveil.collector.campaigns.collector import Collector
+    from keyveil.collector.store import open_store
+
+    opened = open_store(store)
+    try:
+        hand_over(Collector(opened).access.recover(), token_file)
+    finally:
+        opened.close()
+
+
+def hand_over(token: str, token_file: Path | None) -> None:
+    """Show an admin token once, or put it into a new file that only its owner reads."""
+    if token_file is None:
+        click.echo(f"admin token, shown this once: {token}")
+        return
+    try:
+        with open(token_file, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(f"{token}\n")
+    except OSError as error:
+        click.echo(f"admin token, shown this once: {token}")
+        raise StoreError(f"cannot write {token_file}: {error.strerror}; the token is above") from None
+    click.echo(f"admin token, in {token_file}")
 
 
 def _path(server: Server, campaign: str | None) -> str:

@@ -121,7 +121,8 @@ def checked(url: str) -> str:
     return url
 
 
-class Settled(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Settled:
     """Whether each report of a batch counts; and of those that do not, why, in the collector's words."""
 
     counts: list[bool]

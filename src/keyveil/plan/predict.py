@@ -137,12 +137,13 @@ class Candidate:
         return float(np.sqrt(np.mean(noise / cut**2)))
 
     def precision_top(self, crowd: Crowd, top: int) -> float:
-        """By draws of all keys' estimates."""
+        """By draws of all keys' estimates; NaN where the top is all there is, and nothing has to be found."""
+        if top >= crowd.n_keys:
+            return float("nan")
         frequency = np.repeat(crowd.frequency, np.round(crowd.counts).astype(int))
         cut = Truncation(law=crowd.law, l=self.length).share(frequency)
         noise = np.sqrt(self.moments.covariance(cut, 0.0, self.asked(crowd.users)).frequency)
         rng = np.random.default_rng(SEED)
-        top = min(top, cut.size)
         found = [
             np.mean(np.argpartition(-(cut + noise * rng.standard_normal(cut.size)), top - 1)[:top] < top)
             for _ in range(10)

@@ -20,6 +20,7 @@ class Plan:
     """The choice, what else there is, and what was found or compared, in words."""
 
     want: str
+    n_keys: int
     error: float
     wanted_error: float | None
     choice: Prediction
@@ -92,6 +93,7 @@ def make_plan(
     words.append(guess_in_words(epsilon))
     return Plan(
         want=want,
+        n_keys=crowd.n_keys,
         error=reached,
         wanted_error=error,
         choice=predictions[0],
