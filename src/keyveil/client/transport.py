@@ -10,7 +10,6 @@ final.
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import queue
 import re
@@ -271,6 +270,8 @@ def _settled(body: bytes, expected: int) -> Settled:
 
 
 def _is_loopback(host: str) -> bool:
+    import ipaddress
+
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
