@@ -8,6 +8,7 @@ export const LAYERS = {
     ["node.js"],
     ["keyveil.js", "src/ledgers/file.js"],
     ["src/client/device.js"],
+    ["src/client/hiding.js"],
     ["src/client/options.js", "src/client/upload.js"],
     // A vote is made without the network: it and the transport know nothing of each other.
     ["src/client/vote.js", "src/client/transport.js", "src/client/explain.js"],
@@ -20,7 +21,7 @@ export const LAYERS = {
     ["src/mechanisms/calibrations.js", "src/mechanisms/kernels.js"],
     ["src/mechanisms/oracles.js"],
     ["src/mechanisms/selection.js"],
-    ["src/report/reports.js"],
+    ["src/report/reports.js", "src/reading.js"],
     ["src/report/layouts.js", "src/records.js"],
     ["src/numerics/words.js"],
     ["src/numerics/bytes.js", "src/numerics/exact.js"],

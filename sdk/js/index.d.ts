@@ -60,7 +60,9 @@ export const SENTENCES: Readonly<Record<Code, string>>;
 /** What is refused: a device's code, or a collector's where a report or a batch is read. */
 export class Refused extends Error {
   readonly code: Code | string;
-  constructor(code: string, detail?: string);
+  /** What the collector said, in its own words, with what it advises; empty where it said nothing. */
+  readonly said: string;
+  constructor(code: string, detail?: string, said?: string);
 }
 
 /** A fraction that is not negative; not reduced. */
@@ -83,7 +85,9 @@ export function expBelow(x: Ratio | bigint): Ratio;
 /** ln(x) in units of 2^-192, rounded up, for x of at least 1. */
 export function logAbove(x: Ratio | bigint): bigint;
 
+/** A pair as mechanisms read it: a key's code and its value's level. */
 export interface Pair {
+  /** The key's place in the campaign's list, or in the round's. */
   code: number;
   /** How many of 2^64 words round the value up to +1. */
   level: bigint;
@@ -127,6 +131,7 @@ export interface Mechanism {
   perturb(record: Pair[], words: Words): Answer;
 }
 
+/** What a device reads of a campaign's text. */
 export interface Campaign {
   readonly name: string;
   readonly owner: string;
@@ -201,21 +206,25 @@ export interface LedgerState {
 
 /** One document, changed in one transaction; a change that throws changes nothing, and a change may run twice. */
 export interface Ledger {
+  /** Yields what the change yields, once it is written. */
   update<T>(change: (state: LedgerState) => T): Promise<T>;
 }
 
 /** In memory: for tests. */
 export class MemoryLedger implements Ledger {
-  constructor(options?: { /** 64 hexadecimal digits; drawn if not given. */ secret?: string });
+  /** `secret`: 64 hexadecimal digits; drawn if not given. */
+  constructor(options?: { secret?: string });
   update<T>(change: (state: LedgerState) => T): Promise<T>;
 }
 
-/** In IndexedDB, for browsers. */
+/** In IndexedDB, for browsers: one for all pages of an origin. */
 export class BrowserLedger implements Ledger {
+  /** `name` is the database's: "keyveil" if not given. */
   constructor(name?: string);
   update<T>(change: (state: LedgerState) => T): Promise<T>;
 }
 
+/** What an application may set; each has a default. */
 export interface Options {
   /** Where reports go: https, or this machine. */
   url?: string;
@@ -226,73 +235,134 @@ export interface Options {
    * Where its text says that it does, the device's nonce for the round is passed, 32 hexadecimal digits.
    */
   ids?: (nonce?: string) => Uint8Array | Promise<Uint8Array>;
+  /** Where it is kept what was answered and spent. A page has IndexedDB; in Node one must be given. */
   ledger?: Ledger;
   /** The most epsilon that one campaign may cost; 4 if not given. */
   campaignCap?: number;
   /** The most epsilon that all campaigns together may ever cost; 16 if not given. */
   lifetimeCap?: number;
+  /** Reports that may wait; 100 if not given. The oldest make room, and are counted. */
   mostQueued?: number;
+  /** The same in bytes; 1 MiB if not given. */
   mostQueuedBytes?: number;
-  /** Reports in one upload. */
+  /** Reports in one upload; 50 if not given. */
   batch?: number;
   /** Milliseconds before the first new try; doubled every time, up to `longestWait`. */
   firstWait?: number;
+  /** An hour if not given. */
   longestWait?: number;
-  /** Milliseconds that an upload, a connection or an id may take in all. */
+  /** Milliseconds that an upload, a connection or an id may take in all; 10 seconds if not given. */
   timeout?: number;
+  /** The way to the network: the platform's own. */
   fetch?: typeof fetch;
+  /** The time in milliseconds since 1970. */
   now?: () => number;
-  /** Where `navigator` and `process` are looked for. */
+  /** Where the page, `navigator` and `process` are looked for: `globalThis`. */
   environment?: object;
   /** The noise: the operating system's. Another source is for tests that script it; any other use ends all privacy. */
   entropy?: (size: number) => Uint8Array;
 }
 
-export type Outcome<T = object> = ({ ok: true; code: "done" } & T) | { ok: false; code: Code; reason: string };
+/**
+ * What became of a call. `reason` is the code's sentence, `detail` what the collector said, in its own words. Neither
+ * holds anything about the record.
+ */
+export type Outcome<T = object> =
+  ({ ok: true; code: "done" } & T) | { ok: false; code: Code; reason: string; detail: string };
+
+/** What a submitted record led to. */
+export interface Submitted {
+  /** Whether the answer repeats one that was given before; then the record was not read. */
+  isRepeat: boolean;
+  /** What was not taken as it was; null where nothing was read. */
+  reading: Reading | null;
+}
+
+/**
+ * The names of keys whose pairs were not taken as they were. As private as the record, and for the application on this
+ * device alone: JSON and a console show nothing of it.
+ */
+export class Reading {
+  constructor(campaign: Pick<Campaign, "codes" | "other" | "valueRange">, held: Held);
+  /** Keys that the campaign does not name: left out, or averaged into `other` where it has that. */
+  get unknown(): readonly string[];
+  /** Keys whose value was NaN: left out. */
+  get notNumbers(): readonly string[];
+  /** Keys whose value was outside the campaign's range: it went to the nearer end. */
+  get clamped(): readonly string[];
+  /** The same in words, for this device's screen; nothing where all was taken as it was. */
+  words(): string;
+  toJSON(): string;
+}
 
 /** A report that the collector will never count, and why. */
 export interface RefusedReport {
+  /** The collector's word for it: see the error catalogue. */
   code: string;
+  /** The same in words. */
   reason: string;
 }
 
-/** Epsilons are rounded up. */
+/** Where this device stands. Epsilons are rounded up. */
 export interface Status {
+  /** What the person said; or that they, or their browser, asked not to be tracked. */
   consent: "unasked" | "given" | "withdrawn" | "do not track";
   /** On this campaign, by all its rounds. */
   spent: number;
   /** What the campaign promises: this device never spends more on it. */
   promised: number;
+  /** On all campaigns together. */
   spentInAll: number;
   /** The most that all campaigns together can ever cost. */
   worstCase: number;
+  /** The device's own cap on one campaign. */
   campaignCap: number;
+  /** The device's own cap on all campaigns together. */
   lifetimeCap: number;
   /** Rounds of this campaign that have an answer. */
   answers: number;
+  /** Reports of this campaign that wait. */
   queued: number;
+  /** Reports of this campaign that the collector counted. */
   sent: number;
+  /** Reports of this campaign that it refused. */
   refused: number;
+  /** Reports of this campaign that made room in the queue, unsent. */
   dropped: number;
 }
 
-/** One round of one campaign on one device: answered once. */
+/** One round of one campaign on one device: answered once. No method throws: each yields an outcome. */
 export class Device {
   private constructor(round: never, options: never);
-  /** Throws `Refused` for a description that is not answered. */
+  /** A device for a description that the application has; throws `Refused` for one that is not answered. */
   static open(description: Description, options?: Options): Promise<Device>;
-  /** For the open round of the campaign at https://HOST/v1/campaigns/ID. Throws `Refused`. */
+  /**
+   * A device for the open round of the campaign at https://HOST/v1/campaigns/ID, which is believed only if its hash is
+   * that id. Throws `Refused`: `waiting` where no round is open or nobody answers.
+   */
   static connect(url: string, options?: Options): Promise<Device>;
   /** The campaign's id. */
   readonly id: string;
   /** What one answer costs, as an epsilon rounded up. */
   readonly price: number;
+  /** The person said yes. */
   enable(): Promise<Outcome>;
+  /** The person said no: queue and kept answers of all campaigns are wiped, what was spent is not. */
   disable(): Promise<Outcome>;
+  /** The answer as bytes for the caller: made, paid for and kept; nothing is queued or sent. */
   report(held: Held): Promise<Outcome<{ bytes: Uint8Array }>>;
-  submit(held: Held): Promise<Outcome>;
+  /** The same, queued for `upload`; needs the person's yes. */
+  submit(held: Held): Promise<Outcome<Submitted>>;
+  /** Sends what waits, for at most `timeout` milliseconds; `refused` says which reports will never count, and why. */
   upload(timeout?: number): Promise<Outcome & { sent: number; refused: RefusedReport[] }>;
+  /**
+   * In a page: from now on what waits is sent when the page is hidden or left, by a request that outlives it.
+   * Yields a function that ends this. Where there is no page nothing happens.
+   */
+  uploadOnHide(): () => void;
+  /** What was spent, what was promised, and what waits. */
   status(): Promise<Outcome<Status>>;
+  /** For this screen, in words: what is true, what was sent, what can be guessed from it. */
   explain(held: Held): Promise<Outcome<{ text: string }>>;
 }
 
@@ -305,27 +375,42 @@ export function issuedIds(source: {
   timeout?: number;
 }): (nonce?: string) => Promise<Uint8Array>;
 
+/** Whether the person, or their browser, asked not to be tracked: DO_NOT_TRACK, `doNotTrack`, Global Privacy Control. */
 export function asksNotToTrack(environment?: object): boolean;
+/** The round that a description describes, checked and calibrated; throws `Refused`. */
 export function readDescription(description: Description): Promise<Round>;
+/** The record that a round asks about; throws `Refused` for what maps no names to numbers. */
 export function readRecord(round: Round, held: Held): Pair[];
+/** How many of 2^64 words round a value in [-1, 1] up to +1. */
 export function levelOf(value: number): bigint;
 /** The mechanism that parameters name, for so many keys. */
 export function mechanismOf(parameters: Parameters, nKeys: number): Mechanism;
+/** The bucket of a symbol under a cohort's hash. */
 export function bucketOf(cohort: number, symbol: number, buckets: number): number;
 /** A report without a device or its ledger: for simulations and tests. */
 export function makeReport(round: Round, record: Pair[], words: Uint8Array, reportId: Uint8Array): Promise<Uint8Array>;
+/** The answer in a report to a round; throws `Refused` with the code that a collector gives. */
 export function checkReport(round: Round, report: Uint8Array): Promise<Answer>;
+/** The parts of a report. */
 export function readReport(report: Uint8Array): {
   campaign: Uint8Array;
   round: number;
   report_id: Uint8Array;
   payload: Uint8Array;
 };
+/** A report for people. */
 export function reportToJson(report: Uint8Array): string;
+/** The report that such a text holds. */
 export function reportFromJson(text: string): Uint8Array;
+/** Reports as the body of one upload. */
 export function toFrames(reports: Uint8Array[]): Uint8Array;
+/** The reports in such a body. */
 export function readFrames(batch: Uint8Array, bounds?: { largest?: number; most?: number }): Uint8Array[];
+/** The word that follows from a report's header, by which its cohort or index is decided. */
 export function publicWord(tag: Uint8Array, round: number, reportId: Uint8Array): Promise<bigint>;
+/** Bytes from the operating system's generator. */
 export function randomBytes(size: number): Uint8Array;
+/** Small hexadecimal digits. */
 export function toHex(bytes: Uint8Array): string;
+/** Bytes from hexadecimal digits. */
 export function fromHex(text: string): Uint8Array;

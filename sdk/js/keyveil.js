@@ -10,7 +10,7 @@
  *     ledgers       what was spent: states, kept in memory, a browser or a folder
  *     mechanisms    named: ids and parameters; calibrations: -> integers; kernels, oracles: -> loss and answers
  *     report        the wire
- *     records       what a user holds
+ *     records       what a user holds; reading: what of it was not taken as it was
  *     numerics      exact numbers, words, bytes
  *     refusals      codes and sentences
  */
@@ -26,6 +26,7 @@ export { bucketOf } from "./src/mechanisms/oracles.js";
 export { fromHex, randomBytes, toHex } from "./src/numerics/bytes.js";
 export { expBelow, logAbove, Ratio } from "./src/numerics/exact.js";
 export { levelOf, readRecord } from "./src/records.js";
+export { Reading } from "./src/reading.js";
 export { Refused, SENTENCES } from "./src/refusals.js";
 export { checkReport, makeReport, publicWord, readFrames, readReport } from "./src/report/reports.js";
 export { reportFromJson, reportToJson, toFrames } from "./src/report/reports.js";

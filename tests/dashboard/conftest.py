@@ -1,8 +1,6 @@
 import pytest
-from browsing import close_round, find_chromium, send
+from browsing import close_round, launched, send
 from collecting import make_question, make_reports
-from parts import lacking
-from playwright.sync_api import sync_playwright
 from serving import Process
 
 KEYS = tuple(f"key {letter}" for letter in "abcdefghij")
@@ -11,16 +9,8 @@ KEYS = tuple(f"key {letter}" for letter in "abcdefghij")
 @pytest.fixture(scope="module")
 def browser():
     """Chromium; for a module at a time, because its driver keeps an event loop that others' tests need."""
-    program = find_chromium()
-    if program is None:
-        lacking("no Chromium; see scripts/find_chromium.sh")
-    with sync_playwright() as playwright:
-        # As root there is no sandbox; in a container /dev/shm is small.
-        made = playwright.chromium.launch(
-            executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
+    with launched() as made:
         yield made
-        made.close()
 
 
 @pytest.fixture

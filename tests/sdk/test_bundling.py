@@ -1,6 +1,8 @@
 """The package in other people's builds: for a page, for Node and for neither it gives the same bytes."""
 
 import json
+import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -56,9 +58,13 @@ PAGE = """
 
 @pytest.fixture
 def project(tmp_path):
-    """Somebody's project, in which the package is installed."""
-    (tmp_path / "node_modules").mkdir()
-    (tmp_path / "node_modules" / "keyveil").symlink_to(FOLDER)
+    """Somebody's project, in which the package is installed: the files that it ships, and no other."""
+    installed = tmp_path / "node_modules" / "keyveil"
+    installed.mkdir(parents=True)
+    shipped = json.loads((FOLDER / "package.json").read_text(encoding="utf-8"))["files"]
+    for name in ("package.json", *shipped):
+        source = FOLDER / name
+        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, installed / name)
     (tmp_path / "package.json").write_text('{"type": "module"}', encoding="utf-8")
     return tmp_path
 
@@ -82,10 +88,7 @@ def bundle(project, app, *options):
         text=True,
     )
     inputs = json.loads(taken.read_text(encoding="utf-8"))["inputs"] if run.returncode == 0 else {}
-    files = {
-        Path(name).resolve() if Path(name).is_absolute() else (project / name).resolve() for name in inputs
-    }
-    return run, {path.relative_to(FOLDER).as_posix() for path in files if path.is_relative_to(FOLDER)}
+    return run, {name.removeprefix("node_modules/keyveil/") for name in inputs}
 
 
 def run_module(path, *, cwd):
@@ -120,21 +123,59 @@ def as_function(app):
     return f"{imports};\nexport const answer = (async () => {{ {made} }})();"
 
 
-def test_a_bundle_for_a_page_runs_there_and_holds_nothing_of_nodes(project, expected):
-    app = as_function(APP % json.dumps(DESCRIPTION))
-    run, files = bundle(project, app, "--platform=browser", "--format=iife", "--global-name=app", "--minify")
-    assert run.returncode == 0, run.stderr
-    assert "keyveil.js" in files
-    assert not files & {"node.js", "src/ledgers/file.js"}
-    text = (project / "bundle.js").read_text(encoding="utf-8")
-    assert "node:" not in text
+BUNDLE = Path(__file__).parent / "bundle.js"
+
+
+def bundle_by(bundler, kind, project):
+    """The text of a bundle; without a warning, for authors read those."""
+    find_tool(bundler)
+    (project / "app.js").write_text(as_function(APP % json.dumps(DESCRIPTION)), encoding="utf-8")
+    run = subprocess.run(
+        [find_node(), str(BUNDLE), bundler, kind, str(project)], capture_output=True, text=True
+    )
+    assert (run.returncode, run.stderr) == (0, ""), run.stderr + run.stdout
+    return (project / "made" / "app.cjs").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("bundler", ["esbuild", "vite", "webpack"])
+def test_a_bundle_for_a_page_runs_there_and_holds_nothing_of_nodes(project, expected, bundler):
+    """U3: bundlers refused the client, which named node:crypto and awaited it at its top."""
+    assert "node:" not in bundle_by(bundler, "page", project)
     shown = subprocess.run(
-        [find_node(), "--input-type=module", "-e", PAGE, str(project / "bundle.js")],
+        [find_node(), "--input-type=module", "-e", PAGE, str(project / "made" / "app.cjs")],
         capture_output=True,
         text=True,
     )
     assert shown.returncode == 0, shown.stderr
     assert json.loads(shown.stdout) == expected
+
+
+@pytest.mark.parametrize("bundler", ["esbuild", "vite", "webpack"])
+def test_a_bundle_for_node_is_a_commonjs_module(project, expected, bundler):
+    bundle_by(bundler, "commonjs", project)
+    assert run_required("./made/app.cjs", cwd=project) == expected
+
+
+def test_commonjs_gets_the_package_without_a_bundler(project, expected):
+    """Node 20.19 and newer hand a module that awaits nothing at its top to `require`."""
+    app = as_function(APP % json.dumps(DESCRIPTION))
+    app = app.replace("import {", "const {").replace('} from "keyveil"', '} = require("keyveil")')
+    (project / "app.cjs").write_text(app.replace("export const answer", "exports.answer"), encoding="utf-8")
+    assert run_required("./app.cjs", cwd=project) == expected
+
+
+def run_required(name, *, cwd):
+    script = f"require({json.dumps(name)}).answer.then(console.log)"
+    run = subprocess.run([find_node(), "-e", script], cwd=cwd, capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, ""), run.stderr
+    return json.loads(run.stdout)
+
+
+def test_a_page_takes_the_entry_without_nodes_modules(project):
+    run, files = bundle(project, 'export * from "keyveil";', "--platform=browser", "--format=esm")
+    assert run.returncode == 0, run.stderr
+    assert "keyveil.js" in files
+    assert not files & {"node.js", "src/ledgers/file.js"}
 
 
 @pytest.mark.parametrize("platform", ["neutral", "node"])
@@ -163,32 +204,14 @@ def test_a_ledger_in_files_is_nodes_alone(project):
     assert run_module(project / "plain.js", cwd=project) == "function"
 
 
-TYPED = """
-  import * as everything from "keyveil";
-  import { Device, type Outcome } from "keyveil";
-  import { FileLedger } from "keyveil/node";
-  const device: Device = await Device.open({} as never, { ledger: new FileLedger("ledger.json") });
-  const outcome: Outcome<{ bytes: Uint8Array }> = await device.report({ maps: 1 });
-  export const size = outcome.ok ? outcome.bytes.length : outcome.reason.length;
-  // @ts-expect-error a record maps names to numbers
-  await device.report({ maps: "often" });
-"""
+CONSUMER, MISTAKEN = (Path(__file__).parent / name for name in ("consumer.ts", "mistaken.ts"))
+# What a page's build does not declare, and Node does.
+IN_NODE = 'import { FileLedger } from "keyveil";\nexport const ledger = new FileLedger("ledger.json");\n'
 
 
-@pytest.mark.parametrize(
-    ("module", "resolution", "file_ledger"),
-    [
-        (
-            "esnext",
-            "bundler",
-            "// @ts-expect-error not in a page\nexport const { FileLedger: other } = everything;",
-        ),
-        ("nodenext", "nodenext", "export const { FileLedger: other } = everything;"),
-    ],
-)
-def test_typescript_finds_the_types_of_what_it_gets(project, module, resolution, file_ledger):
-    """In Node the ledger in files is declared; in a page's build it is not."""
-    (project / "app.ts").write_text(TYPED + file_ledger, encoding="utf-8")
+def compiled(project, app, *, name="app.ts", module="esnext", resolution="bundler"):
+    """The lines of an application in which the type checker finds a mistake."""
+    (project / name).write_text(app, encoding="utf-8")
     options = {
         "noEmit": True,
         "strict": True,
@@ -197,14 +220,36 @@ def test_typescript_finds_the_types_of_what_it_gets(project, module, resolution,
         "types": [],
         "module": module,
         "moduleResolution": resolution,
-        "preserveSymlinks": True,
     }
-    settings = {"compilerOptions": options, "files": ["app.ts"]}
+    settings = {"compilerOptions": options, "files": [name]}
     (project / "tsconfig.json").write_text(json.dumps(settings), encoding="utf-8")
     run = subprocess.run(
-        [find_node(), find_tool("tsc"), "-p", "."], cwd=project, capture_output=True, text=True
+        [find_node(), find_tool("tsc"), "--pretty", "false", "-p", "."],
+        cwd=project,
+        capture_output=True,
+        text=True,
     )
-    assert run.returncode == 0, run.stdout + run.stderr
+    found = {int(line) for line in re.findall(rf"^{re.escape(name)}\((\d+),\d+\): error", run.stdout, re.M)}
+    assert bool(found) == (run.returncode != 0), run.stdout + run.stderr
+    return found
+
+
+@pytest.mark.parametrize(("module", "resolution"), [("esnext", "bundler"), ("nodenext", "nodenext")])
+def test_an_application_in_typescript_compiles_and_its_mistaken_twin_does_not(project, module, resolution):
+    """Every line of the twin that is marked is found, and no other."""
+    options = {"module": module, "resolution": resolution}
+    assert compiled(project, CONSUMER.read_text(encoding="utf-8"), **options) == set()
+    twin = MISTAKEN.read_text(encoding="utf-8")
+    wrong = {number for number, line in enumerate(twin.splitlines(), 1) if line.endswith("// wrong")}
+    assert len(wrong) >= 10
+    assert compiled(project, twin, **options) == wrong
+    # In Node the ledger in files is declared; in a page's build it is not.
+    assert bool(compiled(project, IN_NODE, **options)) == (resolution == "bundler")
+
+
+def test_typescript_for_commonjs_finds_the_types(project):
+    app = 'import keyveil = require("keyveil");\nexport const { Device }: typeof keyveil = keyveil;\n'
+    assert compiled(project, app, name="app.cts", module="nodenext", resolution="nodenext") == set()
 
 
 def test_the_checked_versions_are_exact_and_the_lock_names_no_registry():

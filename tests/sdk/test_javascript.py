@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from collecting import make_question
-from javascript import FOLDER, find_node
+from javascript import FOLDER, find_node, run_node
 from serving import Process
 
 SUBMIT = f"""
@@ -29,15 +29,6 @@ CONNECT = f"""
   const made = await device.submit(held);
   console.log(JSON.stringify(made.ok ? await device.upload() : made));
 """
-
-
-def run_node(script, *given):
-    """What a script prints."""
-    run = subprocess.run(
-        [find_node(), "--input-type=module", "-e", script, json.dumps(given)], capture_output=True, text=True
-    )
-    assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout)
 
 
 def test_the_javascript_device_passes_its_tests():

@@ -6,7 +6,8 @@ import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import expect
+from parts import lacking
+from playwright.sync_api import expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 AXE = Path(__file__).parent.parent / "dashboard" / "axe" / "axe.min.js"
@@ -27,6 +28,21 @@ EXPECTED = ("Failed to load resource", "net::ERR_")
 
 def find_chromium():
     return next((found for name in NAMES if (found := shutil.which(name))), None)
+
+
+@contextmanager
+def launched():
+    """Chromium, or a test that says what is missing."""
+    program = find_chromium()
+    if program is None:
+        lacking("no Chromium; see scripts/find_chromium.sh")
+    with sync_playwright() as playwright:
+        # As root there is no sandbox; in a container /dev/shm is small.
+        made = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield made
+        made.close()
 
 
 class Visitor:
@@ -133,4 +149,4 @@ def close_round(process, campaign, number=1):
     assert status == 200, said
 
 
-__all__ = ["Visitor", "ask", "close_round", "expect", "find_chromium", "new_token", "send", "visiting"]
+__all__ = ["Visitor", "ask", "close_round", "expect", "launched", "new_token", "send", "visiting"]

@@ -1,5 +1,6 @@
 """Node and the pinned tools that check the JavaScript."""
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -26,3 +27,12 @@ def find_tool(name):
     """A tool of package.json, a program for Node; `make check` and `make test` install it."""
     path = ROOT / "node_modules" / ".bin" / name
     return str(path.resolve()) if path.exists() else lacking(f"no {name}: run make node_modules/.installed")
+
+
+def run_node(script, *given):
+    """What a module prints, as JSON; it finds what it is given in process.argv[1]."""
+    run = subprocess.run(
+        [find_node(), "--input-type=module", "-e", script, json.dumps(given)], capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)

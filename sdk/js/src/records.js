@@ -66,10 +66,12 @@ function encodeRecord({ codes, names, other, valueRange: [low, high] }, held) {
 }
 
 /**
+ * Names and values, whatever a record is made of; what holds none is refused.
+ *
  * @param {Held} held
  * @returns {Iterable<[unknown, unknown]>}
  */
-function entriesOf(held) {
+export function entriesOf(held) {
   if (held instanceof Map) return held;
   if (held === null || typeof held !== "object" || Array.isArray(held)) refuse("bad-record");
   return Object.entries(held);

@@ -49,16 +49,21 @@ export const SENTENCES = Object.freeze({
 /** @type {Readonly<Record<string, string>>} */
 const SENTENCE_OF = SENTENCES;
 
-/** What is refused. `code` is stable; `detail`, where there is one, says more than the code's sentence. */
+/**
+ * What is refused. `code` is stable; the message is the code's sentence, or says more. `said` is what a collector said,
+ * in its own words; it holds nothing of this device.
+ */
 export class Refused extends Error {
   /**
    * @param {string} code
    * @param {string} [detail]
+   * @param {string} [said]
    */
-  constructor(code, detail = SENTENCE_OF[code]) {
-    super(detail);
+  constructor(code, detail = SENTENCE_OF[code], said = "") {
+    super(said ? `${detail} It says: ${said}` : detail);
     this.name = "Refused";
     this.code = code;
+    this.said = said;
   }
 }
 
@@ -69,4 +74,13 @@ export class Refused extends Error {
  */
 export function refuse(code, detail) {
   throw new Refused(code, detail);
+}
+
+/**
+ * @param {string} code
+ * @param {string} said
+ * @returns {never}
+ */
+export function refuseSaying(code, said) {
+  throw new Refused(code, undefined, said);
 }

@@ -97,11 +97,13 @@ test("a setting against tracking is honoured", async () => {
 
 test("every refusal says its code's sentence", async () => {
   const device = await Device.open(description(), { ledger: new MemoryLedger(), ...QUIET });
-  assert.deepEqual(await device.submit(held), { ok: false, code: "not-enabled", reason: SENTENCES["not-enabled"] });
+  const reason = SENTENCES["not-enabled"];
+  assert.deepEqual(await device.submit(held), { ok: false, code: "not-enabled", reason, detail: "" });
   assert.deepEqual(await device.upload(), {
     ok: false,
     code: "no-collector",
     reason: SENTENCES["no-collector"],
+    detail: "",
     sent: 0,
     refused: [],
   });
@@ -410,6 +412,28 @@ async function campaignServer(view) {
   return { base, asked };
 }
 
+test("a refusal is told in the collector's own words, which are cut to a line and never believed", async () => {
+  const refused = (status, body) => serve((_, response) => response.writeHead(status).end(body));
+  const detail = async (status, body) => (await (await loaded(await refused(status, body), 1)).upload()).detail;
+  const problem = { title: "t", detail: "reports are sent with a device's token.", remedy: "Use another.", code: "x" };
+  const words = "403: reports are sent with a device's token; Use another";
+  assert.equal(await detail(403, JSON.stringify(problem)), words);
+  assert.equal(await detail(404, JSON.stringify({ title: "No such campaign" })), "404: No such campaign");
+  for (const body of ["<html>", "null", "[1]", JSON.stringify({ detail: 1 }), "", "x".repeat(1e6)]) {
+    assert.equal(await detail(502, body), "502");
+  }
+  assert.equal(await detail(409, JSON.stringify({ detail: "a\u001b[2J\nb" })), "409: a?[2J?b");
+  assert.equal((await detail(409, JSON.stringify({ detail: "x".repeat(1e4) }))).length, 305);
+
+  const { id } = await Device.open(description(), { ledger: new MemoryLedger() });
+  const address = `${await refused(403, JSON.stringify(problem))}/v1/campaigns/${id}`;
+  await assert.rejects(Device.connect(address, { ledger: new MemoryLedger() }), {
+    code: "token-refused",
+    said: words,
+    message: `${SENTENCES["token-refused"]} It says: ${words}`,
+  });
+});
+
 test("connect opens the round of the campaign at an address, and believes no other", async () => {
   const { id } = await Device.open(description(), { ledger: new MemoryLedger() });
   const connect = (base, name = id) =>
@@ -427,16 +451,21 @@ test("connect opens the round of the campaign at an address, and believes no oth
   assert.equal(toHex(bytes.subarray(19, 35)), "0f".repeat(16));
   assert.equal(issuing.asked[1], `POST /v1/campaigns/${id}/ids?count=1`);
 
+  // Python gives the same codes: tests/sdk/test_connecting.py asks both.
+  const another = description({ campaign: { name: "another" } });
   const cases = [
-    [{ round: description({ campaign: { name: "another" } }) }, "other-campaign"],
-    [{ campaign, round: { ...description(), campaign: "0".repeat(64) } }, "bad-description"],
-    [{ round: { ...description(), campaign: id } }, "bad-description"],
-    [{ round: null }, "waiting"],
-    [{}, "bad-description"],
-    [{ round: 1 }, "bad-description"],
+    [{ campaign: another.campaign, round: another }, "other-campaign"],
+    [{ campaign: another.campaign, round: null }, "other-campaign"],
+    [{ campaign, round: another }, "other-campaign"],
+    [{ campaign, round: { ...description(), campaign: "0".repeat(64) } }, "other-campaign"],
+    [{ campaign, round: { ...description(), more: 1 } }, "bad-description"],
+    [{ round: description() }, "bad-description"],
+    [{ campaign, round: null }, "waiting"],
+    [{ campaign }, "waiting"],
+    [{ campaign, round: 1 }, "bad-description"],
     ["no JSON", "bad-description"],
     ["null", "bad-description"],
-    [{ round: description({ format: "keyveil-round/9" }) }, "unknown-version"],
+    [{ campaign, round: description({ format: "keyveil-round/9" }) }, "unknown-version"],
   ];
   for (const [view, wanted] of cases) {
     await assert.rejects(

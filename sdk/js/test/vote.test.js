@@ -1,6 +1,7 @@
 /** One vote: a round is answered once, under one description, for at most the campaign's epsilon. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { inspect } from "node:util";
 import {
   Device,
   fromHex,
@@ -28,6 +29,36 @@ test("asked again, with whatever record, a device repeats its bytes and does not
   }
   const { spent, answers } = await device.status();
   assert.deepEqual([spent, answers], [1, 1]);
+});
+
+test("who submits a record is told what was not taken as it was; a repeat reads nothing", async () => {
+  const odd = { maps: 30, mail: Number.NaN, chess: 61, go: 3, "": Number.NaN };
+  const device = await agreeing(description());
+  const { ok, isRepeat, reading } = await device.submit(odd);
+  assert.deepEqual([ok, isRepeat], [true, false]);
+  assert.deepEqual([reading.unknown, reading.notNumbers, reading.clamped], [["go", ""], ["mail"], ["chess"]]);
+  assert.equal(reading.words(), "not asked about: go, ; no number: mail; moved into [0, 60]: chess");
+  const again = await device.submit(UNREADABLE);
+  assert.deepEqual(again, { ok: true, code: "done", isRepeat: true, reading: null });
+
+  const plain = await (await agreeing(description())).submit(new Map([["maps", 60]]));
+  assert.equal(plain.reading.words(), "");
+  const others = await agreeing(description({ campaign: { other: true } }));
+  const { reading: averaged } = await others.submit({ other: 1, go: 99 });
+  assert.deepEqual([averaged.unknown, averaged.clamped], [["go"], ["go"]]);
+});
+
+test("what was read is shown by no console and no JSON", async () => {
+  const { reading } = await (await agreeing(description())).submit({ "a private name": 1 });
+  assert.deepEqual(reading.unknown, ["a private name"]);
+  for (const shown of [
+    JSON.stringify({ reading }),
+    inspect(reading, { depth: null, showHidden: true }),
+    `${reading}`,
+  ]) {
+    assert.ok(!shown.includes("private name"), shown);
+  }
+  assert.deepEqual(structuredClone(reading), {});
 });
 
 test("P1: of four rounds for disjoint groups a device answers one, and spends what was promised", async () => {

@@ -59,7 +59,7 @@ def beside_truth(rows: Sequence[dict[str, Any]], campaign: Campaign, people: Pop
     shares, means = asked.frequency(), asked.mean()
     found = [
         Beside(
-            key=row["key"],
+            key=row.get("name", row["key"]),
             frequency=row["frequency"],
             frequency_low=row["frequency_low"],
             frequency_high=row["frequency_high"],
@@ -132,7 +132,11 @@ def _chart(rows: Sequence[Beside], campaign: Campaign) -> str:
     )
     left.set_yticks(places, [_label(row.key) for row in rows])
     left.set(xlabel="% of people", title="How many hold it")
-    right.set(xlabel="mean value", title="How much, among those who do", xlim=campaign.domain.value_range)
+    right.set(
+        xlabel=campaign.unit or "mean value",
+        title="How much, among those who do",
+        xlim=campaign.domain.value_range,
+    )
     for axes in (left, right):
         axes.grid(axis="x", alpha=0.3)
         axes.spines[["top", "right", "left"]].set_visible(False)

@@ -107,9 +107,11 @@ def show(campaign: str, as_json: bool, url: str, token: str | None) -> None:
     if as_json:
         click.echo(json.dumps({**found, "rounds": rounds}))
         return
+    from keyveil.cli.console import printable
+
     config = json.loads(found["campaign"])
     for name in ("name", "owner", "purpose", "expires", "mechanism", "epsilon"):
-        click.echo(f"{name:10} {_text(config[name])}")
+        click.echo(f"{name:10} {printable(config[name])}")
     click.echo(f"{'keys':10} {len(config['keys'])}\n{'state':10} {found['state']}")
     if rounds:
         _table("Rounds", ("number", "purpose", "reports", "why", "reports_kept"), rounds)
@@ -181,7 +183,12 @@ def compare(campaign: str, file: Path, url: str, token: str | None) -> None:
 @campaign.command()
 @click.argument("campaign")
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The file to write.")
-@click.option("--post", default="none", show_default=True, help="none, clip, project, shrink or published.")
+@click.option(
+    "--post",
+    default="readable",
+    show_default=True,
+    help="readable, none (unbiased), clip, project, shrink or published.",
+)
 @click.option("--estimator", help="Another estimator for the same reports.")
 @server_options
 def release(campaign: str, out: Path, post: str, estimator: str | None, url: str, token: str | None) -> None:
@@ -251,13 +258,7 @@ def examine(campaign: str, round: int, url: str, token: str | None) -> None:
 def _table(title: str, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
     from rich.text import Text
 
-    from keyveil.cli.console import output, table
+    from keyveil.cli.console import output, printable, table
 
-    cells = [[Text(_text(row[name])) for name in columns] for row in rows]
+    cells = [[Text(printable(row[name])) for name in columns] for row in rows]
     output().print(table(title, columns, cells))
-
-
-def _text(cell: object) -> str:
-    """A cell as text that cannot move the cursor: names are somebody else's."""
-    text = "" if cell is None else str(cell)
-    return "".join(letter if letter.isprintable() else "?" for letter in text)

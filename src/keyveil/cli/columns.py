@@ -35,6 +35,11 @@ def column_options(command: F) -> F:
     return command
 
 
+skip_option = click.option(
+    "--skip", is_flag=True, help="Leave out, and count, rows that lack a user, a key or a number."
+)
+
+
 def read_own(
     path: Path,
     *,

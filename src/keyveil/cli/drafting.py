@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keyveil.campaign import LONGEST_UNIT
 from keyveil.estimate.sizes import SizeLaw
 from keyveil.plan import Crowd, Plan, make_plan
-from keyveil.plan.draft import LEAST_HOLDERS, Draft, draft_plan, find_range, find_skew, public_keys
+from keyveil.plan.draft import (
+    LEAST_HOLDERS,
+    MOST_BIAS,
+    Draft,
+    draft_plan,
+    find_range,
+    find_skew,
+    public_keys,
+)
 
 if TYPE_CHECKING:
     from keyveil.simulate.pairs import Reading
@@ -41,6 +50,12 @@ def purpose_of(reading: Reading) -> str:
     return f"learn which {columns.key} people have, and how much {columns.value}"
 
 
+def unit_of(reading: Reading) -> str | None:
+    """What the values are counted in, by the name of their column."""
+    said = (reading.columns.value or "").strip().lower()
+    return None if said in ("", "value") else said[:LONGEST_UNIT]
+
+
 def draft_from(
     reading: Reading,
     *,
@@ -57,7 +72,9 @@ def draft_from(
     holders = np.bincount(people.codes, minlength=people.n_keys)
     keys, left_out = public_keys(people.names, holders)
     asked = people.restrict(np.flatnonzero(np.isin(np.array(people.names), keys)))
-    plan = make_plan(crowd_of(asked), epsilon=epsilon, users=users or people.n_users, want=want)
+    plan = make_plan(
+        crowd_of(asked), epsilon=epsilon, users=users or people.n_users, want=want, most_bias=MOST_BIAS
+    )
     beyond = f"; {reading.clamped:,} of {reading.values.size:,} lie outside" if reading.clamped else ""
     rare = f"{left_out:,} keys of fewer than {LEAST_HOLDERS} people are not named; " if left_out else ""
     why = {
@@ -65,6 +82,6 @@ def draft_from(
         "other": "keys that are not listed share one bucket",
         "value_range": f"values beyond are moved to the ends{beyond}",
     }
-    fields = {"owner": OWNER, "purpose": purpose_of(reading), **fields}
+    fields = {"owner": OWNER, "purpose": purpose_of(reading), "unit": unit_of(reading), **fields}
     draft = draft_plan(plan, keys=keys, value_range=(low, high), other=bool(left_out), why=why, **fields)
     return Drafted(draft=draft, plan=plan, reading=reading)

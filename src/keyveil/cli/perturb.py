@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keyveil.cli.columns import column_options, read_for
+from keyveil.cli.columns import column_options, read_for, skip_option
 from keyveil.errors import PairsError
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     "-o", "--out", required=True, type=click.Path(path_type=Path), help="The Parquet file to write."
 )
 @column_options
+@skip_option
 def perturb(campaign: Path, pairs: Path, out: Path, **columns: Any) -> None:
     """Noise every user in PAIRS (CSV, JSON lines or Parquet) by CAMPAIGN: one report a user.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,7 +83,7 @@ def plan(
     """
     from keyveil.numerics import parse_epsilon
     from keyveil.plan import make_plan
-    from keyveil.plan.draft import find_range
+    from keyveil.plan.draft import MOST_BIAS, find_range
 
     budget = None if epsilon is None else float(parse_epsilon(epsilon, where="--epsilon"))
     reading = None
@@ -95,7 +96,16 @@ def plan(
     if reading is not None:
         users = crowd.users
     keys = crowd.n_keys
-    made = make_plan(crowd, epsilon=budget, users=users, error=error, want=want, at=at_frequency, top=top)
+    made = make_plan(
+        crowd,
+        epsilon=budget,
+        users=users,
+        error=error,
+        want=want,
+        at=at_frequency,
+        top=top,
+        most_bias=math.inf if reading is None else MOST_BIAS,
+    )
     if plot is not None:
         from keyveil.plan.plot import write_curves
 

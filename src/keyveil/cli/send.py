@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keyveil.cli.asking import Server, server_options
-from keyveil.cli.columns import column_options, read_for
+from keyveil.cli.columns import column_options, read_for, skip_option
 from keyveil.errors import CampaignError, LedgerError, TransportError
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class Question:
     help="Seconds without progress after which to give up; what is left waits in the spool.",
 )
 @column_options
+@skip_option
 @server_options
 def send(
     campaign: str,

@@ -13,6 +13,15 @@ if TYPE_CHECKING:
     from keyveil.collector.store import Migration
 
 
+def _read_origins(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    from keyveil.collector.settings import read_origin
+
+    try:
+        return tuple(read_origin(origin) for origin in given)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 @click.command()
 @click.option(
     "--store",
@@ -61,6 +70,15 @@ if TYPE_CHECKING:
     help="A server in front, whose X-Forwarded-For tells whom it speaks for.",
 )
 @click.option(
+    "--allow-origin",
+    "origins",
+    multiple=True,
+    callback=_read_origins,
+    metavar="ORIGIN",
+    help="A site whose pages may send reports, such as https://app.example; repeat it for more, * for all. "
+    "Without it no page of another site may.",
+)
+@click.option(
     "--patience",
     default=30.0,
     show_default=True,
@@ -83,6 +101,7 @@ def serve(
     waiting_uploads: int,
     connections: int,
     proxies: tuple[str, ...],
+    origins: tuple[str, ...],
     patience: float,
     backup_first: Path | None,
     token_file: Path | None,
@@ -100,6 +119,7 @@ def serve(
         waiting_uploads=waiting_uploads,
         connections=connections,
         proxies=proxies,
+        origins=origins,
         patience=patience,
     )
 

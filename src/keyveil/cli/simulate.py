@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keyveil.cli.columns import column_options, read_own, tell
+from keyveil.cli.columns import column_options, read_own, skip_option, tell
 from keyveil.cli.settings import set_option
 from keyveil.errors import BudgetError, DomainError, MechanismError
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Write results and SVG plots here."
 )
 @column_options
+@skip_option
 def simulate(
     pairs: Path,
     mechanism: str,

@@ -128,8 +128,7 @@ def _send(crowd: Any, url: str, token: str | None) -> Any:
         reports = [block[at : at + crowd.length] for at in range(0, len(block), crowd.length)]
         for start in range(0, len(reports), _BATCH):
             batch = reports[start : start + _BATCH]
-            settled = transport.send(f"{url}/reports", batch, timeout=_PATIENCE, exchange=exchange)
-            if not all(settled.counts):
+            if not all(transport.send(f"{url}/reports", batch, timeout=_PATIENCE, exchange=exchange).counts):
                 raise TransportError("the collector refused a report; this should not happen, please tell us")
             yield len(batch)
 
@@ -138,13 +137,15 @@ def _show(
     found: dict[str, Any], campaign: Campaign, reading: Reading, took: str, page: Path, *, opens: bool
 ) -> None:
     """The table on the terminal, and the page."""
+    from rich.text import Text
+
     from keyveil.cli.beside import beside_truth, write_page
-    from keyveil.cli.console import output, table
+    from keyveil.cli.console import output, printable, table
 
     rows = beside_truth(found["rows"], campaign, reading.population)
     shown = [
         (
-            row.key,
+            Text(printable(row.key)),
             f"{100 * row.frequency:.1f} %",
             f"{100 * row.frequency_low:.1f} .. {100 * row.frequency_high:.1f}",
             f"{100 * row.true_frequency:.1f} %",

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+# Said in place of an origin: every page of every site.
+ANY_ORIGIN = "*"
+_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +40,8 @@ class Settings:
     """How many of them take no uploads: for health checks and operators when uploads have all others."""
     proxies: tuple[str, ...] = ("127.0.0.1", "::1")
     """Addresses of servers in front, who are believed about whom they speak for."""
+    origins: tuple[str, ...] = ()
+    """Origins of pages that may be devices, as `read_origin` writes them; other sites' pages may not."""
     retry_after: float = 1.0
     """The Retry-After of a refused upload, in seconds."""
     tick: float = 1.0
@@ -43,3 +50,29 @@ class Settings:
     """Seconds between looks at what retention drops."""
     patience: float = 30.0
     """Seconds that a body may take to come."""
+
+
+def read_origin(text: str) -> str:
+    """An origin as browsers write it; what names no origin is a ValueError that says why.
+
+    >>> read_origin("https://App.example:443/"), read_origin("http://localhost:3000"), read_origin("*")
+    ('https://app.example', 'http://localhost:3000', '*')
+    >>> read_origin("app.example")
+    Traceback (most recent call last):
+        ...
+    ValueError: expected an origin such as https://app.example, or *, got 'app.example'
+    """
+    if text == ANY_ORIGIN:
+        return text
+    wrong = ValueError(f"expected an origin such as https://app.example, or *, got {text[:80]!r}")
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise wrong from None
+    is_bare = parts.path in ("", "/") and not parts.query and not parts.fragment and "@" not in parts.netloc
+    # Browsers write other letters as xn--...
+    if parts.scheme not in _PORTS or not host or not host.isascii() or "*" in host or not is_bare:
+        raise wrong
+    written = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{written}" + ("" if port in (None, _PORTS[parts.scheme]) else f":{port}")

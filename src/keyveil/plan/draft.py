@@ -27,6 +27,9 @@ Ints = NDArray[np.int64]
 
 # A key that fewer people hold is not named in a public file.
 LEAST_HOLDERS = 5
+# Standard errors by which cutting records may move a frequency: its interval, made for 95 %, then still holds
+# the truth in 93.7 % of cases (Phi(1.96 - 1/3) - Phi(-1.96 - 1/3)).
+MOST_BIAS = 1 / 3
 # The part of values that may lie beyond the range: one in a hundred moves a mean less than noise does.
 BEYOND = 0.01
 # Scales of at most so many whole steps are taken as they are: ratings, stars, grades.
@@ -59,6 +62,7 @@ class Draft:
     """The mechanism's own: cohorts, rho, bins."""
     other: bool = False
     users: int | None = None
+    unit: str | None = None
     owner: str = ""
     purpose: str = ""
     expires: str = ""
@@ -87,6 +91,7 @@ class Draft:
             "keys": list(self.keys),
             "other": self.other,
             "value_range": list(self.value_range),
+            "unit": self.unit,
             "pairs_per_user": self.pairs_per_user,
             "mechanism": self.mechanism,
             **self.options,
@@ -103,6 +108,7 @@ WHY: Mapping[str, str] = {
     "rho": "bucket's dial: 1 tells frequencies better, and no means",
     "cohorts": "bucket's public hashes",
     "users": "how many are expected",
+    "unit": "what values are counted in, for people",
 }
 
 

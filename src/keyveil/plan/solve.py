@@ -54,8 +54,11 @@ def make_plan(
     want: str = "frequency",
     at: float | None = None,
     top: int = 50,
+    most_bias: float = math.inf,
 ) -> Plan:
     """The plan for a crowd (whose own number of users counts only where `users` is given).
+
+    `most_bias` is that of `candidates`: without a bound the error alone decides how records are cut.
 
     >>> from keyveil.estimate.sizes import SizeLaw
     >>> crowd = Crowd(users=1, n_keys=100, law=SizeLaw.exactly(1))
@@ -83,7 +86,7 @@ def make_plan(
         assert error is not None
         epsilon = _solve_epsilon(crowd, error, want, at, top)
         words.append(f"epsilon {epsilon:g} is enough for an error of {error:g} with {users:,} users")
-    ranked = candidates(epsilon, crowd, want=want, at=at, top=top)
+    ranked = candidates(epsilon, crowd, want=want, at=at, top=top, most_bias=most_bias)
     predictions = tuple(candidate.predict(crowd, at, top) for candidate in ranked)
     reached = ranked[0].error(crowd, want, at, top)
     if error is not None and not words:

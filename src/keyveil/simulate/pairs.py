@@ -219,7 +219,7 @@ class _Rows:
     users: Ints
     keys: Ints
     values: Floats
-    user_names: NDArray[Any]
+    user_names: Any
     names: list[str]
     skipped: Mapping[str, int]
 
@@ -297,7 +297,7 @@ def _check(
         if rows.any():
             raise PairsError(
                 f'column "{getattr(columns, part)}" of {path.name} is empty in {int(rows.sum())} rows, '
-                f"first at {int(rows.argmax()) + 1}"
+                f"first at {int(rows.argmax()) + 1}; pass --skip to leave such rows out"
             )
     bad = lacking["whose value is no number"]
     if not bad.any():
@@ -308,7 +308,7 @@ def _check(
         )
     raise PairsError(
         f"{int(bad.sum())} values of {path.name} are not finite numbers, first at pair "
-        f"{int(bad[~empty].argmax()) + 1}"
+        f"{int(bad[~empty].argmax()) + 1}; pass --skip to leave such rows out"
     )
 
 

@@ -4,10 +4,14 @@ import { refuse } from "../refusals.js";
 /**
  * @import { LedgerState } from "../../index.d.ts"
  *
- * @typedef {object} Environment where wishes are looked for: `globalThis`, or a test's own
+ * @typedef {object} Environment where wishes and the page are looked for: `globalThis`, or a test's own
  * @property {{ globalPrivacyControl?: unknown, doNotTrack?: unknown }} [navigator]
  * @property {unknown} [doNotTrack]
  * @property {{ env?: Record<string, string | undefined> }} [process]
+ * @property {Document} [document]
+ * @property {typeof BroadcastChannel} [BroadcastChannel]
+ * @property {typeof addEventListener} [addEventListener]
+ * @property {typeof removeEventListener} [removeEventListener]
  */
 
 /**

@@ -4,9 +4,10 @@
  *     report(held)    bytes: made, paid for and kept; not sent
  *     submit(held)    the same, and queued; needs the person's yes
  *     upload()        sends what waits, for at most `timeout`
+ *     uploadOnHide()  from now on also when the page is hidden or left
  *     enable() disable() status() explain(held)
  */
-import { readDescription } from "../descriptions/round.js";
+import { readDescription, readView } from "../descriptions/round.js";
 import { answersIn, answerTo, routeOf, unitsSpent } from "../ledgers/states.js";
 import { fromHex, randomBytes } from "../numerics/bytes.js";
 import { toFloat } from "../numerics/exact.js";
@@ -15,14 +16,16 @@ import { refuse, Refused, SENTENCES } from "../refusals.js";
 import { HEADER_BYTES } from "../report/reports.js";
 import { asksNotToTrack } from "./consent.js";
 import { tell } from "./explain.js";
+import { Hiding, tellPages } from "./hiding.js";
 import { settled } from "./options.js";
 import { transact } from "./transactions.js";
-import { fetchRound, issuedIds, splitAddress } from "./transport.js";
+import { fetchView, issuedIds, splitAddress } from "./transport.js";
 import { uploadQueue } from "./upload.js";
 import { ID_BYTES, Vote } from "./vote.js";
 
 /**
- * @import { Code, Held, LedgerState, Options, Outcome, RefusedReport, Round, Status } from "../../index.d.ts"
+ * @import { Code, Held, LedgerState, Options, Outcome, RefusedReport, Round } from "../../index.d.ts"
+ * @import { Status, Submitted } from "../../index.d.ts"
  * @import { Settled } from "./options.js"
  * @import { Voting } from "./vote.js"
  */
@@ -43,7 +46,7 @@ function idsOf({ id, campaign }, { ids, url, token, fetch, timeout }, areIssued 
 }
 
 /**
- * What every method yields: `ok`, a stable code, and for a refusal its sentence.
+ * What every method yields: `ok`, a stable code, and for a refusal its sentence and what the collector said.
  *
  * @template {object} T
  * @param {() => Promise<T | void>} work
@@ -56,7 +59,7 @@ async function outcomeOf(work) {
   } catch (error) {
     // A stranger's message may quote the record; the code cannot.
     const code = /** @type {Code} */ (error instanceof Refused ? error.code : "fault");
-    return { ok: false, code, reason: SENTENCES[code] };
+    return { ok: false, code, reason: SENTENCES[code], detail: error instanceof Refused ? error.said : "" };
   }
 }
 
@@ -64,6 +67,7 @@ export class Device {
   #round;
   #options;
   #vote;
+  #hiding;
 
   /**
    * Use `Device.open` or `Device.connect`.
@@ -75,6 +79,7 @@ export class Device {
     this.#round = round;
     this.#options = options;
     this.#vote = new Vote(round, options);
+    this.#hiding = new Hiding(round.id, options);
   }
 
   /**
@@ -98,11 +103,10 @@ export class Device {
   static async connect(url, options = {}) {
     const { base, campaign } = splitAddress(url);
     const chosen = settled({ url: base, ...options });
-    const { description, areIdsIssued } = await fetchRound({ ...chosen, url });
-    const round = await readDescription(description);
-    if (round.id !== campaign) refuse("other-campaign");
+    const view = await fetchView({ ...chosen, url });
+    const round = await readView(view, campaign);
     // An older collector's campaign does not say itself that ids are issued.
-    const areIssued = areIdsIssued || round.campaign.issuesIds;
+    const areIssued = view.areIdsIssued || round.campaign.issuesIds;
     return new Device(round, { ...chosen, ids: idsOf(round, chosen, areIssued) });
   }
 
@@ -118,18 +122,21 @@ export class Device {
 
   /** The person agrees. */
   enable() {
-    return outcomeOf(() => transact(this.#options, (state) => void (state.consent = "given")));
+    return outcomeOf(() => this.#hiding.readyAfter(transact(this.#options, (state) => void (state.consent = "given"))));
   }
 
   /** The person does not, or no longer: queue and kept bytes of all campaigns are wiped. What was spent stays spent. */
   disable() {
-    return outcomeOf(() =>
-      transact(this.#options, (state) => {
+    return outcomeOf(async () => {
+      this.#hiding.forget();
+      await transact(this.#options, (state) => {
         state.consent = "withdrawn";
         state.queue = [];
         for (const answer of state.answers) answer.bytes = null;
-      }),
-    );
+      });
+      this.#hiding.forget();
+      tellPages(this.#options.environment);
+    });
   }
 
   /**
@@ -139,16 +146,21 @@ export class Device {
    * @returns {Promise<Outcome<{ bytes: Uint8Array }>>}
    */
   report(held) {
-    return outcomeOf(async () => ({ bytes: fromHex(await this.#vote.cast(held, { needsYes: false })) }));
+    return outcomeOf(async () => ({ bytes: fromHex((await this.#vote.cast(held, { needsYes: false })).bytes) }));
   }
 
   /**
-   * The answer to the round, queued for `upload`, if the person said yes.
+   * The answer to the round, queued for `upload`, if the person said yes. Tells whether it repeats what was said
+   * before, in which case the record was not read, or else what of it was not taken as it was; on this device alone.
    *
    * @param {Held} held
+   * @returns {Promise<Outcome<Submitted>>}
    */
   submit(held) {
-    return outcomeOf(async () => void (await this.#vote.cast(held, { needsYes: true })));
+    return outcomeOf(async () => {
+      const { reading } = await this.#hiding.readyAfter(this.#vote.cast(held, { needsYes: true }));
+      return { isRepeat: reading === null, reading };
+    });
   }
 
   /**
@@ -161,8 +173,18 @@ export class Device {
     /** @type {{ sent: number, refused: RefusedReport[] }} */
     const tally = { sent: 0, refused: [] };
     const ends = performance.now() + timeout;
-    const outcome = await outcomeOf(() => uploadQueue(this.#round.id, this.#options, ends, tally));
+    const outcome = await outcomeOf(() =>
+      this.#hiding.readyAfter(uploadQueue(this.#round.id, this.#options, ends, tally)),
+    );
     return { ...outcome, ...tally };
+  }
+
+  /**
+   * In a page: from now on what waits is sent when the page is hidden or left, by a request that outlives it.
+   * Yields a function that ends this. Where there is no page nothing happens.
+   */
+  uploadOnHide() {
+    return this.#hiding.listen();
   }
 
   /**

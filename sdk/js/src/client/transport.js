@@ -6,7 +6,7 @@
  */
 import { isObject, parsed } from "../checks.js";
 import { fromHex } from "../numerics/bytes.js";
-import { refuse } from "../refusals.js";
+import { refuse, refuseSaying } from "../refusals.js";
 import { toFrames } from "../report/reports.js";
 import { within } from "./deadline.js";
 
@@ -14,13 +14,14 @@ import { within } from "./deadline.js";
  * @import { RefusedReport } from "../../index.d.ts"
  *
  * @typedef {typeof globalThis.fetch} Fetch
- * @typedef {{ statuses: string[] } | { statuses?: undefined, code: string, after: string | null }} Sent
- *   a status for each report, or why and how long to wait
+ * @typedef {{ statuses?: undefined, code: string, said: string, after: string | null }} Unsent
+ * @typedef {{ statuses: string[] } | Unsent} Sent a status for each report, or why there is none
  */
 
 export const TIMEOUT = 10_000;
 const LARGEST_CAMPAIGN = 3 * 2 ** 20;
 const LARGEST_STATUSES = 64 * 2 ** 10;
+const LONGEST_WORDS = 300;
 const STATUS_BYTES = 64;
 
 // A batch with one of these answers will never be taken; any other answer may be a matter of time.
@@ -103,7 +104,8 @@ function authorization(token) {
 }
 
 /**
- * One request: the status, the wait that was asked for, and a body of at most `largest` bytes (a good answer's).
+ * One request: the status, the wait that was asked for, and a body of at most `largest` bytes; of a refusal the
+ * collector's own words.
  *
  * @param {{ fetch: Fetch, address: string, init: RequestInit, timeout: number, largest: number }} request
  */
@@ -111,8 +113,29 @@ function exchange({ fetch, address, init, timeout, largest }) {
   return within(timeout, async (signal) => {
     const response = await fetch(address, { ...init, signal, credentials: "omit", redirect: "error" });
     const after = response.headers.get("retry-after");
-    return { status: response.status, after, body: response.ok ? await readBody(response, largest) : null };
+    if (response.ok) return { status: response.status, after, body: await readBody(response, largest), said: "" };
+    const problem = await readBody(response, LARGEST_STATUSES).catch(() => "");
+    return { status: response.status, after, body: null, said: wordsOf(response.status, problem) };
   });
+}
+
+/**
+ * The status, and what a problem document (RFC 9457) says and advises. The words are a stranger's: they are cut to what
+ * fits a line, and nothing is done because of them.
+ *
+ * @param {number} status
+ * @param {string} body
+ */
+function wordsOf(status, body) {
+  const said = [];
+  try {
+    const { detail, title, remedy } = JSON.parse(body);
+    said.push(...[detail || title, remedy].filter((part) => typeof part === "string" && part !== ""));
+  } catch {
+    // No document: the status says it all.
+  }
+  const words = said.map((part) => part.replace(/^[ .]+|[ .]+$/g, "")).join("; ");
+  return words ? `${status}: ${words.slice(0, LONGEST_WORDS).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, "?")}` : String(status);
 }
 
 /**
@@ -138,29 +161,29 @@ async function readBody(response, largest) {
 }
 
 /**
- * Sends reports before a moment of `performance.now()`.
+ * Sends reports before a moment of `performance.now()`. With `keepalive` the request outlives the page.
  *
  * Yields a status for each report; or, where the collector must be asked again later, a code and the wait asked for.
  *
- * @param {{ url: string, campaign: string, token?: string, fetch: Fetch, ends: number }} collector
+ * @param {{ url: string, campaign: string, token?: string, fetch: Fetch, ends: number, keepalive: boolean }} collector
  * @param {Uint8Array[]} reports
  * @returns {Promise<Sent>}
  */
-export async function sendReports({ url, campaign, token, fetch, ends }, reports) {
+export async function sendReports({ url, campaign, token, fetch, ends, keepalive }, reports) {
   const address = `${withoutSlash(url)}/v1/campaigns/${campaign}/reports`;
   const headers = { "content-type": "application/octet-stream", ...authorization(token) };
   /** @type {(part: Uint8Array[]) => Promise<Sent>} */
   const send = async (part) => {
     const largest = LARGEST_STATUSES + STATUS_BYTES * part.length;
-    const init = { method: "POST", body: toFrames(part), headers };
+    const init = { method: "POST", body: toFrames(part), headers, keepalive };
     const answer = await exchange({ fetch, address, init, timeout: ends - performance.now(), largest });
     if (answer.body !== null) return { statuses: readStatuses(answer.body, part.length) };
     if (answer.status === TOO_LARGE && part.length > 1) return inHalves(send, part);
     if (FINAL.includes(answer.status)) return { statuses: part.map(() => "batch-refused") };
-    return { code: refusalOf(answer.status), after: answer.after };
+    return { code: refusalOf(answer.status), said: answer.said, after: answer.after };
   };
   // No answer, or none that can be read: it may be a matter of time.
-  return send(reports).catch(() => ({ code: "waiting", after: null }));
+  return send(reports).catch(() => ({ code: "waiting", said: "", after: null }));
 }
 
 /**
@@ -217,19 +240,11 @@ export function splitAddress(url) {
 }
 
 /**
- * The description of the round in an answer, which says the campaign's text once and names it by its id in the round.
- *
- * @param {Record<string, any>} view
- * @param {string} id
- */
-const described = (view, id) => (view.round?.campaign === id ? { ...view.round, campaign: view.campaign } : view.round);
-
-/**
- * What a collector says of a campaign: the description of its open round, and whether it hands out ids.
+ * What a collector says of a campaign, as it says it: its text, its open round, and whether it hands out ids.
  *
  * @param {{ url: string, token?: string, fetch: Fetch, timeout?: number }} campaign
  */
-export async function fetchRound({ url, token, fetch, timeout = TIMEOUT }) {
+export async function fetchView({ url, token, fetch, timeout = TIMEOUT }) {
   const answer = await exchange({
     fetch,
     address: withoutSlash(url),
@@ -237,11 +252,10 @@ export async function fetchRound({ url, token, fetch, timeout = TIMEOUT }) {
     timeout,
     largest: LARGEST_CAMPAIGN,
   }).catch((error) => refuse(error instanceof RangeError ? "bad-description" : "waiting"));
-  if (answer.body === null) refuse(refusalOf(answer.status));
+  if (answer.body === null) refuseSaying(refusalOf(answer.status), answer.said);
   const view = parsed(answer.body);
   if (!isObject(view)) refuse("bad-description");
-  if (view.round === null) refuse("waiting");
-  return { description: described(view, splitAddress(url).campaign), areIdsIssued: view.ids === "issued" };
+  return { campaign: view.campaign, round: view.round ?? null, areIdsIssued: view.ids === "issued" };
 }
 
 /**
@@ -262,7 +276,7 @@ export function issuedIds({ url, campaign, token, fetch = ownFetch(), timeout = 
   return async (nonce) => {
     const address = nonce === undefined ? ids : `${ids}&nonce=${nonce}`;
     const answer = await exchange({ fetch, address, init, timeout, largest: LARGEST_STATUSES }).catch(() => null);
-    return fromHex(readId(answer?.body ?? "") ?? refuse("no-id"));
+    return fromHex(readId(answer?.body ?? "") ?? refuseSaying("no-id", answer?.said ?? ""));
   };
 }
 

@@ -6,7 +6,7 @@
  */
 import { routeOf } from "../ledgers/states.js";
 import { fromHex, randomBytes } from "../numerics/bytes.js";
-import { refuse } from "../refusals.js";
+import { refuse, refuseSaying } from "../refusals.js";
 import { requireConsent } from "./consent.js";
 import { transact } from "./transactions.js";
 import { refusedOf, sendReports, waitAsked } from "./transport.js";
@@ -29,19 +29,44 @@ const LONGEST_ASKED = 86_400_000;
  * @param {{ sent: number, refused: RefusedReport[] }} tally
  */
 export async function uploadQueue(campaign, options, ends, tally) {
-  const { url, token, fetch } = options;
-  if (url === undefined) refuse("no-collector");
   for (;;) {
-    const part = await transact(options, (state) => nextBatch(state, campaign, options));
+    const part = await readBatch(campaign, options);
     if (!part.length) return;
     if (performance.now() >= ends) refuse("waiting");
-    const outcome = await sendReports({ url, campaign, token, fetch, ends }, part.map(fromHex));
-    await transact(options, (state) => settle(state, campaign, part, outcome, options));
-    if (!outcome.statuses) return refuse(outcome.code);
+    const outcome = await deliver(campaign, options, part, { ends });
+    if (!outcome.statuses) return refuseSaying(outcome.code, outcome.said);
     const refused = refusedOf(outcome.statuses);
     tally.sent += part.length - refused.length;
     tally.refused.push(...refused);
   }
+}
+
+/**
+ * What may be sent next; a refusal where nothing may.
+ *
+ * @param {string} campaign
+ * @param {Settled} options
+ */
+export async function readBatch(campaign, options) {
+  if (options.url === undefined) refuse("no-collector");
+  return transact(options, (state) => nextBatch(state, campaign, options));
+}
+
+/**
+ * Sends some of the queue, and settles it by the answer. The request is on its way before anything is waited for.
+ *
+ * @param {string} campaign
+ * @param {Settled} options
+ * @param {string[]} part
+ * @param {{ ends: number, keepalive?: boolean }} how
+ */
+export async function deliver(campaign, options, part, { ends, keepalive = false }) {
+  const { token, fetch } = options;
+  // A batch was read, so there is a collector.
+  const url = /** @type {string} */ (options.url);
+  const outcome = await sendReports({ url, campaign, token, fetch, ends, keepalive }, part.map(fromHex));
+  await transact(options, (state) => settle(state, campaign, part, outcome, options));
+  return outcome;
 }
 
 /**

@@ -7,6 +7,7 @@
 import { answerTo, enqueue, unitsSpent } from "../ledgers/states.js";
 import { fromHex, hmac, toHex } from "../numerics/bytes.js";
 import { isWithin } from "../numerics/exact.js";
+import { Reading } from "../reading.js";
 import { readRecord } from "../records.js";
 import { refuse, Refused } from "../refusals.js";
 import { publicWord, writeReport } from "../report/reports.js";
@@ -19,6 +20,8 @@ import { transact } from "./transactions.js";
  * @import { Settled } from "./options.js"
  *
  * @typedef {Settled & { ids: NonNullable<Settled["ids"]> }} Voting options of a device that knows where ids come from
+ * @typedef {{ bytes: string, reading: Reading | null }} Cast a report in hexadecimal digits, and what was read for it:
+ *   null where the answer was given before
  */
 
 export const ID_BYTES = 16;
@@ -56,10 +59,11 @@ export class Vote {
   }
 
   /**
-   * The report's bytes, kept or new, as hexadecimal digits; with the person's yes also queued.
+   * The answer, kept or new; with the person's yes also queued.
    *
    * @param {Held} held
    * @param {{ needsYes: boolean }} how
+   * @returns {Promise<Cast>}
    */
   async cast(held, { needsYes }) {
     const kept = await this.#withPlace((state, place) => this.#keptAnswer(state, place, needsYes));
@@ -81,6 +85,7 @@ export class Vote {
    * @param {LedgerState} state
    * @param {bigint} place
    * @param {boolean} needsYes
+   * @returns {Cast | null}
    */
   #keptAnswer(state, place, needsYes) {
     const { id, number, pin, campaign } = this.#round;
@@ -91,7 +96,7 @@ export class Vote {
       if (known.pin !== null && known.pin !== pin) refuse("pinned");
       if (known.bytes === null) refuse("answered");
       if (needsYes) enqueue(state, id, known.bytes, this.#options);
-      return known.bytes;
+      return { bytes: known.bytes, reading: null };
     }
     this.#requireGroup(place);
     this.#requireBudget(state);
@@ -121,15 +126,17 @@ export class Vote {
    * @param {LedgerState} state
    * @param {Held} held
    * @param {{ reportId: Uint8Array, word: bigint, isQueued: boolean }} how
+   * @returns {Cast}
    */
   #newAnswer(state, held, { reportId, word, isQueued }) {
-    const { id, number, pin, price, mechanism } = this.#round;
+    const { id, number, pin, price, mechanism, campaign } = this.#round;
     const record = readRecord(this.#round, held);
+    const reading = new Reading(campaign, held);
     const words = this.#options.entropy(8 * mechanism.nWords);
     const bytes = toHex(writeReport(this.#round, record, words, reportId, word));
     state.answers.push({ campaign: id, round: number, pin, units: String(price), bytes });
     if (isQueued) enqueue(state, id, bytes, this.#options);
-    return bytes;
+    return { bytes, reading };
   }
 
   /** Asked for with a nonce that follows from the ledger's secret: stored before it is sent, and always the same. */

@@ -12,7 +12,7 @@ import { refuse } from "../refusals.js";
 import { readCampaign, readText } from "./campaign.js";
 
 /**
- * @import { Round } from "../../index.d.ts"
+ * @import { Campaign, Round } from "../../index.d.ts"
  * @import { Ratio } from "../numerics/exact.js"
  */
 
@@ -31,21 +31,64 @@ const LARGEST_ROUND = 65535;
  * @returns {Promise<Round>}
  */
 export async function readDescription(description) {
+  const said = described(description);
+  return readRound(said, await readHashed(said.campaign));
+}
+
+/**
+ * The open round in a collector's answer about the campaign with this id. The answer says the campaign's text once:
+ * the round beside it names the campaign by its id. A text with another hash is refused, whatever the round says.
+ *
+ * @param {{ campaign: unknown, round: unknown }} view
+ * @param {string} id
+ * @returns {Promise<Round>}
+ */
+export async function readView({ campaign, round }, id) {
+  const hashed = await readHashed(campaign);
+  if (toHex(hashed.digest) !== id) refuse("other-campaign");
+  if (round === null) refuse("waiting");
+  const said = described(round);
+  if (said.campaign !== id && said.campaign !== campaign) refuse("other-campaign");
+  return readRound(said, hashed);
+}
+
+/**
+ * A description that has its fields; what they say is not looked at.
+ *
+ * @param {unknown} description
+ */
+function described(description) {
   demand(isObject(description) && Object.hasOwn(description, "format"));
   if (description.format !== FORMAT) refuse("unknown-version");
   demand(hasExactly(description, FIELDS));
-  const { number, purpose, protocol } = description;
-  const text = readText(description.campaign);
-  const campaign = readCampaign(text);
+  return description;
+}
+
+/**
+ * A campaign, and the hash of its text.
+ *
+ * @param {unknown} said
+ */
+async function readHashed(said) {
+  const text = readText(said);
+  return { campaign: readCampaign(text), digest: await sha256(toUtf8(text)) };
+}
+
+/**
+ * @param {Record<string, unknown>} said
+ * @param {{ campaign: Campaign, digest: Uint8Array }} hashed
+ * @returns {Promise<Round>}
+ */
+async function readRound(said, { campaign, digest }) {
+  const { number, purpose, protocol } = said;
   demand(isWhole(number, 1, LARGEST_ROUND));
   demand(typeof purpose === "string" && PURPOSE.test(purpose));
   demand(typeof protocol === "string" && PROTOCOL.test(protocol));
-  const group = readGroup(description.group);
-  const asked = readKeys(description.keys, campaign.names.length);
-  const mechanism = mechanismOf(description.mechanism, asked?.size ?? campaign.names.length);
-  const digest = await sha256(toUtf8(text));
+  const group = readGroup(said.group);
+  const asked = readKeys(said.keys, campaign.names.length);
+  const mechanism = mechanismOf(said.mechanism, asked?.size ?? campaign.names.length);
   const id = toHex(digest);
-  const pin = toHex(await sha256(toUtf8(canonical({ ...description, campaign: id }))));
+  const pin = toHex(await sha256(toUtf8(canonical({ ...said, campaign: id }))));
   return { id, tag: digest.slice(0, 16), number, campaign, group, asked, mechanism, price: mechanism.price, pin };
 }
 

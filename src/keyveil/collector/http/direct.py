@@ -32,6 +32,7 @@ from keyveil.collector.http.intake import (
     without_frames,
 )
 from keyveil.collector.http.limits import Bystanders, Connections
+from keyveil.collector.http.origins import Origins
 from keyveil.collector.problems import Problem
 from keyveil.collector.settings import Settings
 from keyveil.collector.writing.upload import Upload
@@ -80,6 +81,9 @@ class Direct(HttpToolsProtocol):
     settings: Settings
     others: Connections
     bystanders: Bystanders
+    pending: type[PendingUpload]
+    # Only where pages of other origins are let in.
+    origins: Origins
     # A request's cycle, uvicorn's or ours.
     cycle: Any
     _last: _Admitted | None = None
@@ -98,7 +102,7 @@ class Direct(HttpToolsProtocol):
             elif self._is_usual():
                 announced = self._announced(origin, again)
                 if announced is not None:
-                    self.cycle = PendingUpload(self, announced)
+                    self.cycle = self.pending(self, announced)
                     return
         super().on_headers_complete()
 
@@ -355,6 +359,21 @@ class PendingUpload:
         self._protocol.on_response_complete()
 
 
+class PageUpload(PendingUpload):
+    """An upload where pages of other origins may send: their browsers read who may see the answer."""
+
+    __slots__ = ("_added",)
+
+    def __init__(self, protocol: Direct, announced: Announced) -> None:
+        super().__init__(protocol, announced)
+        self._added = protocol.origins.headers(protocol.headers)
+
+    def _answer(self, message: bytes) -> None:
+        line, end, rest = message.partition(b"\r\n")
+        added = b"".join(b"%b: %b\r\n" % header for header in self._added)
+        super()._answer(b"".join((line, end, added, rest)))
+
+
 def find_difference() -> str:
     """How the uvicorn that is installed differs from what this module builds on; empty if it does not.
 
@@ -373,7 +392,8 @@ def find_difference() -> str:
 def direct_protocol(intake: Intake, connections: Connections, settings: Settings) -> type[Direct]:
     """The protocol class of one collector."""
     shared = {"intake": intake, "settings": settings, "others": connections, "bystanders": Bystanders()}
-    return type("Direct", (Direct,), shared)
+    for_pages = {"origins": Origins(settings.origins), "pending": PageUpload}
+    return type("Direct", (Direct,), shared | (for_pages if settings.origins else {"pending": PendingUpload}))
 
 
 def _message(status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bytes:

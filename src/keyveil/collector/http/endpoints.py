@@ -24,6 +24,7 @@ from keyveil.dashboard.planning import PlanAnswer, PlanQuestion
 from keyveil.dashboard.privacy import Promise
 from keyveil.dashboard.reach import Reach
 from keyveil.dashboard.results import Results
+from keyveil.estimate import READABLE
 
 if TYPE_CHECKING:
     from keyveil.collector.http.app import Application
@@ -56,6 +57,8 @@ class Endpoint:
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     status: int = 200
+    is_for_pages: bool = False
+    """Whether pages of the origins that an operator allows may ask too (`origins`)."""
 
     @property
     def name(self) -> str:
@@ -148,6 +151,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         summary="The campaign and its open round: all that a device must know.",
         answers={JSON: m.CampaignView},
         problems=("unknown-campaign", "campaign-damaged"),
+        is_for_pages=True,
     ),
     Endpoint(
         handler=handlers.label_campaign,
@@ -189,6 +193,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             "stopping",
             "campaign-damaged",
         ),
+        is_for_pages=True,
     ),
     Endpoint(
         handler=handlers.list_rounds,
@@ -239,6 +244,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         },
         answers={JSON: m.Ids},
         problems=("unknown-campaign", "bad-request", "rate-limited"),
+        is_for_pages=True,
     ),
     Endpoint(
         handler=handlers.recount,
@@ -264,7 +270,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         path=f"{_CAMPAIGN}/release",
         summary="What the campaign found, with 95 % intervals.",
         roles=ANALYSTS,
-        query={"format": _choice(*RELEASE_TYPES), "post": {**_TEXT, "default": "none"}, "estimator": _TEXT},
+        query={"format": _choice(*RELEASE_TYPES), "post": {**_TEXT, "default": READABLE}, "estimator": _TEXT},
         answers={kind: m.ReleaseDocument if kind == JSON else None for kind in RELEASE_TYPES.values()},
         problems=(
             "unknown-campaign",

@@ -15,6 +15,7 @@ import uvicorn
 
 from keyveil.collector.campaigns.collector import Collector
 from keyveil.collector.http.app import Application
+from keyveil.collector.http.origins import CrossOrigin
 from keyveil.collector.settings import Settings
 from keyveil.collector.store import Migration, open_store
 from keyveil.errors import StoreError
@@ -72,8 +73,9 @@ def _protocol(application: Application) -> type[asyncio.Protocol] | Literal["aut
 
 def _run(application: Application, listening: socket.socket) -> None:
     protocol = _protocol(application)
+    origins = application.collector.settings.origins
     config = uvicorn.Config(
-        application,
+        CrossOrigin(application, application.endpoints, origins) if origins else application,
         http=protocol,
         # Our protocol bounds them itself, by address, and keeps places for operators.
         limit_concurrency=application.collector.settings.connections if protocol == "auto" else None,

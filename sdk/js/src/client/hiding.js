@@ -1,0 +1,130 @@
+/**
+ * What waits leaves with the page.
+ *
+ * A page that is left may wait for nothing, not even for its ledger; only a request that was begun by then and is
+ * marked `keepalive` goes on without it. So what may be sent is read beforehand, while the page is seen, and held in
+ * memory. It is forgotten as soon as the person says no, here or in another page, and when the page was hidden: a page
+ * that nobody sees holds nothing. What was sent stays in the queue until the collector's answer was read; whoever left
+ * before that sends the same bytes once more, and they count once.
+ */
+import { asksNotToTrack } from "./consent.js";
+import { deliver, readBatch } from "./upload.js";
+
+/**
+ * @import { Environment } from "./consent.js"
+ * @import { Settled } from "./options.js"
+ */
+
+// Browsers let all such requests of a page together have 64 KiB.
+const MOST_BYTES = 60_000;
+const FRAME_BYTES = 4;
+const CHANNEL = "keyveil";
+
+export class Hiding {
+  #campaign;
+  #options;
+  #isListening = false;
+  /** @type {string[]} */
+  #ready = [];
+  /** Counts what was forgotten: what was read before that is not held after it. */
+  #forgotten = 0;
+
+  /**
+   * @param {string} campaign
+   * @param {Settled} options
+   */
+  constructor(campaign, options) {
+    this.#campaign = campaign;
+    this.#options = options;
+  }
+
+  /** Listens to the page, where there is one; yields what ends it. */
+  listen() {
+    /** @type {Environment} */
+    const { document, BroadcastChannel, addEventListener, removeEventListener } = this.#options.environment;
+    if (!document || this.#isListening) return () => {};
+    this.#isListening = true;
+    const [send, look] = [() => this.#send(), () => void this.#look()];
+    const change = () => (this.#isHidden() ? send() : look());
+    const channel = BroadcastChannel && new BroadcastChannel(CHANNEL);
+    channel?.addEventListener("message", () => this.forget());
+    document.addEventListener("visibilitychange", change);
+    addEventListener?.("pagehide", send);
+    addEventListener?.("pageshow", look);
+    look();
+    return () => {
+      channel?.close();
+      document.removeEventListener("visibilitychange", change);
+      removeEventListener?.("pagehide", send);
+      removeEventListener?.("pageshow", look);
+      this.#isListening = false;
+      this.forget();
+    };
+  }
+
+  /**
+   * What some work yields; by then whatever it left in the queue is ready to be sent, or, in a hidden page, on its way.
+   *
+   * @template T
+   * @param {Promise<T>} work
+   */
+  async readyAfter(work) {
+    try {
+      return await work;
+    } finally {
+      if (this.#isListening) await this.#look();
+    }
+  }
+
+  forget() {
+    this.#ready = [];
+    this.#forgotten++;
+  }
+
+  async #look() {
+    const before = this.#forgotten;
+    const batch = await readBatch(this.#campaign, this.#options).catch(() => []);
+    if (before !== this.#forgotten) return;
+    this.#ready = batch.slice(0, fitting(batch));
+    if (this.#isHidden()) this.#send();
+  }
+
+  /** Nothing is waited for before the request is begun. */
+  #send() {
+    const part = this.#ready;
+    this.forget();
+    if (!part.length || asksNotToTrack(this.#options.environment)) return;
+    const ends = performance.now() + this.#options.timeout;
+    // Whoever is still there settles; a ledger that cannot be written is found out by the next call.
+    deliver(this.#campaign, this.#options, part, { ends, keepalive: true }).catch(() => {});
+  }
+
+  #isHidden() {
+    /** @type {Environment} */
+    const { document } = this.#options.environment;
+    return document?.visibilityState === "hidden";
+  }
+}
+
+/**
+ * How many reports, from the first, go into a request that outlives the page.
+ *
+ * @param {string[]} reports
+ */
+function fitting(reports) {
+  let bytes = 0;
+  const end = reports.findIndex((report) => (bytes += FRAME_BYTES + report.length / 2) > MOST_BYTES);
+  return end < 0 ? reports.length : end;
+}
+
+/**
+ * Tells all other pages that the person said no.
+ *
+ * @param {Environment} environment
+ */
+export function tellPages({ document, BroadcastChannel }) {
+  if (!document || !BroadcastChannel) return;
+  const channel = new BroadcastChannel(CHANNEL);
+  channel.postMessage("disabled");
+  channel.close();
+}

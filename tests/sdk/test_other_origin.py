@@ -1,0 +1,194 @@
+"""A page of one origin reports to a collector of another, in a real browser; unless named, it may not."""
+
+import json
+import subprocess
+import threading
+import time
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from browsing import ask, launched
+from collecting import make_question
+from javascript import FOLDER, find_node, find_tool
+from serving import Process
+
+# What somebody's page does; the bundle's exports are the page's global `app`.
+APP = """
+  import { Device } from "keyveil";
+  export let device;
+  export const connect = async (url, token) => {
+    device = await Device.connect(url, { token }).catch((error) => error);
+    return device.code ?? "connected";
+  };
+  export const report = async (held) => {
+    await device.enable();
+    const submitted = await device.submit(held);
+    return submitted.ok ? device.upload() : submitted;
+  };
+  export const read = async (url, init) => {
+    const answer = await fetch(url, init).catch((error) => error);
+    return answer instanceof Error ? answer.name : [answer.status, await answer.json()];
+  };
+"""
+PAGE = '<!doctype html><meta charset="utf-8"><title>app</title><script src="/made/app.cjs"></script>'
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    extensions_map = {".cjs": "text/javascript", ".html": "text/html"}  # noqa: RUF012
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Somebody's site: a page and its bundle, under two origins."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "node_modules").mkdir()
+    (folder / "node_modules" / "keyveil").symlink_to(FOLDER)
+    (folder / "app.js").write_text(APP, encoding="utf-8")
+    (folder / "index.html").write_text(PAGE, encoding="utf-8")
+    find_tool("esbuild")
+    bundle = [find_node(), str(Path(__file__).parent / "bundle.js"), "esbuild", "page", str(folder)]
+    subprocess.run(bundle, check=True, capture_output=True)
+    servers = [ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) for _ in range(2)]
+    for server in servers:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield [f"http://localhost:{server.server_port}" for server in servers]
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with launched() as made:
+        yield made
+
+
+@pytest.fixture
+def visit(browser):
+    """A page of an origin, opened by somebody who was never there before."""
+    contexts = []
+
+    def visited(origin):
+        contexts.append(browser.new_context())
+        page = contexts[-1].new_page()
+        page.goto(f"{origin}/index.html")
+        return page
+
+    yield visited
+    for context in contexts:
+        context.close()
+
+
+class Question:
+    """A campaign of a collector: its address and token, and how many reports it has."""
+
+    def __init__(self, collector, name):
+        self.collector, self.campaign = collector, make_question("kvue", ids="issued", name=name)
+        self.token = collector.create(self.campaign)["device_token"]
+        self.url = f"{collector.url}/v1/campaigns/{self.campaign.id}"
+        self.held = {self.campaign.keys[0]: 3}
+
+    def reports(self):
+        rounds = ask(self.collector, f"/v1/campaigns/{self.campaign.id}/rounds")["rounds"]
+        return rounds[0]["reports"]
+
+    def reports_in_time(self, wanted):
+        for _ in range(200):
+            if self.reports() == wanted:
+                break
+            time.sleep(0.05)
+        return self.reports()
+
+
+@pytest.fixture(scope="module")
+def collector(site, tmp_path_factory):
+    """Open to the first of the two origins."""
+    store = f"sqlite:///{tmp_path_factory.mktemp('collector')}/c.db"
+    made = Process(store, "--allow-origin", site[0])
+    yield made
+    made.kill()
+
+
+def test_a_page_of_another_origin_reports_and_is_counted_once(site, collector, visit):
+    """U2: the campaign, an id and the report; each with a token, so that the browser asks first."""
+    question = Question(collector, "from elsewhere")
+    page = visit(site[0])
+    assert (
+        page.evaluate("([url, token]) => app.connect(url, token)", [question.url, question.token])
+        == "connected"
+    )
+    sent = page.evaluate("held => app.report(held)", question.held)
+    assert sent == {"ok": True, "code": "done", "sent": 1, "refused": []}
+    assert question.reports() == 1
+    # The ledger is the browser's: another visit says the same once more.
+    page.reload()
+    page.evaluate("([url, token]) => app.connect(url, token)", [question.url, question.token])
+    assert page.evaluate("held => app.report(held)", question.held)["sent"] == 1
+    assert question.reports() == 1
+
+
+def test_a_refusal_is_shown_to_the_page_in_the_collectors_words(site, collector, visit):
+    question = Question(collector, "in words")
+    page = visit(site[0])
+    init = {"method": "POST", "headers": {"authorization": f"Bearer {collector.admin}"}}
+    status, said = page.evaluate("([url, init]) => app.read(url, init)", [f"{question.url}/reports", init])
+    assert (status, said["code"]) == (403, "forbidden")
+    assert said["detail"] == "reports are sent with a device's token"
+    # The device tells the same, where its own token is not taken.
+    page.evaluate("([url, token]) => app.connect(url, token)", [question.url, "kv-another"])
+    refused = page.evaluate("held => app.report(held)", question.held)
+    assert (refused["code"], refused["detail"][:4]) == ("no-id", "401:")
+    assert "Ask the campaign's operator for another" in refused["detail"]
+
+
+def test_the_browser_refuses_a_page_that_was_not_named(site, collector, visit):
+    question = Question(collector, "not from there")
+    page = visit(site[1])
+    assert (
+        page.evaluate("([url, token]) => app.connect(url, token)", [question.url, question.token])
+        == "waiting"
+    )
+    assert page.evaluate("url => app.read(url)", question.url) == "TypeError"
+    # Nothing but a device's routes is for pages, whoever they are.
+    assert visit(site[0]).evaluate("url => app.read(url)", f"{question.url}/privacy") == "TypeError"
+
+
+def test_without_the_option_the_browser_refuses_every_page(site, visit, tmp_path):
+    closed = Process(f"sqlite:///{tmp_path}/c.db")
+    try:
+        question = Question(closed, "nobody")
+        said = []
+        page = visit(site[0])
+        page.on("console", lambda message: said.append(message.text))
+        asked = [question.url, question.token]
+        assert page.evaluate("([url, token]) => app.connect(url, token)", asked) == "waiting"
+        assert any("CORS policy" in text for text in said), json.dumps(said)
+        assert question.reports() == 0
+    finally:
+        closed.kill()
+
+
+@pytest.mark.parametrize("way", ["location.href = '/elsewhere'", "window.close()"])
+def test_what_waits_leaves_with_the_page(site, collector, visit, way):
+    """Without the listener nothing leaves; with it the report is counted after the page is gone."""
+    question = Question(collector, f"left by {way}")
+    for is_listening, counted in ((False, 0), (True, 1)):
+        opener = visit(site[0])
+        with opener.context.expect_page() as opened:
+            opener.evaluate("() => void window.open('/index.html')")
+        page = opened.value
+        page.wait_for_function("() => 'app' in window")
+        page.evaluate("([url, token]) => app.connect(url, token)", [question.url, question.token])
+        leave = "app.device.uploadOnHide();" if is_listening else ""
+        page.evaluate(
+            f"""held => app.device.enable()
+              .then(() => {{ {leave} return app.device.submit(held); }})
+              .then(() => {{ {way}; }})""",
+            question.held,
+        )
+        assert question.reports_in_time(counted) == counted
