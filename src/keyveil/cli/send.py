@@ -159,7 +159,7 @@ def _with_remedy(words: str, asked: Question, code: str) -> str:
     if code != "token-refused":
         return words
     make = f"keyveil token create device --campaign {asked.campaign.id[:12]}"
-    return f"{words}; reports are sent with a device's token: make one with `{make}`, pass it as --token"
+    return f"{words}; `{make}` makes a device's token, pass it as --token"
 
 
 def _device(spool: Path, asked: Question) -> Reporter:
