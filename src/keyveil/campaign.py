@@ -120,7 +120,7 @@ class Campaign:
     @classmethod
     def load(cls, path: str | Path) -> Campaign:
         """The campaign in a TOML or JSON file; `keys_file` names a text file with one key a line."""
-        import tomllib  # a device that is told its campaign reads no file
+        import tomllib
 
         path = Path(path)
         try:
