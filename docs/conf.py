@@ -34,7 +34,7 @@ nitpick_ignore = [
     ("py:class", f"keyveil.{name}")
     for name in (
         "client.ledger.Account",
-        "client.transport.HttpAnswer",
+        "client.answer.HttpAnswer",
         "estimate.distribution.Windowed",
         "estimate.influence.Statement",
         "estimate.sizes.SizeLaw",

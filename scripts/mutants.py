@@ -1,6 +1,6 @@
 """Plant faults, one at a time, in a copy of the package; the tests must catch each.
 
-    python scripts/mutants.py            prints "38 of 38 caught" and exits with 0
+    python scripts/mutants.py            prints "41 of 41 caught" and exits with 0
 
 A fault is a replacement in one file. The tests run against the copy and stop at the first failure. That every
 fault still finds its line is a test of the gate (tests/scripts).
@@ -180,6 +180,27 @@ FAULTS = (
         "        asked = self._asked(description)\n        report_id",
         "        self._read(held)\n        asked = self._asked(description)\n        report_id",
         DEVICE,
+    ),
+    Fault(
+        "a sender that repeats what is refused",
+        "client/answer.py",
+        'return "refused" if 400 <= self.status < 500',
+        "return None if 400 <= self.status < 500",
+        ("client/test_sending.py",),
+    ),
+    Fault(
+        "a log that quotes what was read",
+        "client/log.py",
+        "receipt.detail or receipt.message)",
+        "receipt.reading and receipt.reading.words())",
+        ("client/test_receipts.py",),
+    ),
+    Fault(
+        "a spool that asks again",
+        "cli/spool.py",
+        ".rowcount == 1",
+        ".rowcount >= 0",
+        ("cli/test_spool.py",),
     ),
     Fault(
         "a key that is asked under another's code",

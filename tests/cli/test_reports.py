@@ -262,7 +262,7 @@ def test_reports_that_are_refused_are_told_with_the_reason(collector, pairs):
     shown = keyveil("send", collector.address, pairs)
     assert shown.returncode == 1
     assert "0 reports accepted, 3000 refused, 0 left" in shown.stderr
-    assert "410: Its expiry has passed" in shown.stderr
+    assert "of those that were refused, the collector says 410: Its expiry has passed" in shown.stderr
 
 
 NOWHERE = f"http://127.0.0.1:9/v1/campaigns/{64 * 'a'}"

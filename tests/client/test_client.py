@@ -34,6 +34,8 @@ def test_importing_the_client_loads_the_standard_library_and_keyveil_alone():
     strangers = set(loaded.split()) - set(sys.stdlib_module_names) - {"keyveil"}
     assert "keyveil" in loaded
     assert not strangers
+    # What only a request, a file or a coroutine needs is loaded with the first of them.
+    assert not {"asyncio", "argparse", "email", "http", "ssl", "tomllib"} & set(loaded.split())
 
 
 @pytest.mark.parametrize("mechanism", [m for m in ("privkv-em", *REGISTRY) if not has_several_rounds(m)])

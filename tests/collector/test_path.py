@@ -240,6 +240,13 @@ def test_a_campaign_is_named_as_people_name_it(tmp_path, server):
     options = ["--url", server.url, "--token", token]
     alone = CliRunner().invoke(keyveil, ["send", twins[1].id[:9], str(pairs), *options])
     assert "is no whole id, and to look it up failed" in str(alone.exception)
+    # Another collector than that of KEYVEIL_URL is not shown the token of KEYVEIL_TOKEN.
+    elsewhere = CliRunner().invoke(
+        keyveil,
+        ["send", f"{server.url}/v1/campaigns/twin", str(pairs), "--token", "kv-none"],
+        env={"KEYVEIL_TOKEN": server.admin, "KEYVEIL_URL": "http://127.0.0.1:1"},
+    )
+    assert "unknown-token" in str(elsewhere.exception)
     both = {"KEYVEIL_TOKEN": server.admin}
     sent = CliRunner().invoke(keyveil, ["send", twins[1].id[:9], str(pairs), *options], env=both)
     assert "1 reports accepted" in sent.output

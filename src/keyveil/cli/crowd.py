@@ -45,7 +45,7 @@ def asked_about(campaign: Campaign, held: Population) -> tuple[Population, int]:
     )
     people = replace(people, user_names=held.user_names)
     named = np.isin(np.array(held.names), campaign.domain.keys)[held.codes]
-    return people, int((~named).sum())
+    return replace(people, user_names=held.user_names), int((~named).sum())
 
 
 class FileUsers:
@@ -79,9 +79,9 @@ class FileUsers:
 
     @property
     def users(self) -> list[str]:
-        """Their names in the file."""
-        assert self._people.user_names is not None  # a file says who they are
-        return [str(name) for name in self._people.user_names.tolist()]
+        """Their names in the file, or their numbers where it says none."""
+        names = self._people.user_names
+        return [str(name) for name in (range(self.n_users) if names is None else names.tolist())]
 
     def keep(self, chosen: Sequence[bool]) -> None:
         """Ask only these of the users."""

@@ -108,21 +108,22 @@ def send(
     click.echo(f"{sent} reports accepted, {refused} refused, {now.waiting} left", err=True)
     if now.waiting:
         click.echo(f"keyveil: {receipt.detail}; what is left waits in {path}, run this again", err=True)
-    elif refused:
-        click.echo(f"keyveil: {receipt.detail}", err=True)
+    if refused:
+        click.echo(f"keyveil: of those that were refused, the collector says {memory.why()}", err=True)
     if now.waiting or refused:
         sys.exit(1)
 
 
 def _asked(campaign: str, url: str, token: str | None) -> Question:
-    """What the collector asks; a campaign's name is looked up with KEYVEIL_TOKEN, else --token."""
+    """What the collector asks; KEYVEIL_TOKEN, its operator's, looks a name up before --token does."""
     from keyveil.client import fetch_round
     from keyveil.client.transport import split_address
 
-    collector = url.rstrip("/")
+    own = collector = url.rstrip("/")
     if "://" in campaign:
         collector, campaign = split_address(campaign)
-    who = os.environ.get("KEYVEIL_TOKEN") or token
+    # Another collector is shown no token but the one that is meant for it.
+    who = token if collector != own else os.environ.get("KEYVEIL_TOKEN") or token
     found = Server(url=collector, token=who).id_of(campaign)
     fetched = fetch_round(f"{collector}/v1/campaigns/{found}")
     if fetched.round is None:
@@ -159,7 +160,7 @@ def _with_remedy(words: str, asked: Question, code: str) -> str:
     if code != "token-refused":
         return words
     make = f"keyveil token create device --campaign {asked.campaign.id[:12]}"
-    return f"{words}; reports are sent with a device's token: make one with `{make}`, pass it as --token"
+    return f"{words}; `{make}` makes a device's token, pass it as --token"
 
 
 def _device(spool: Path, asked: Question) -> Reporter:

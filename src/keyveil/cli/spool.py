@@ -68,6 +68,12 @@ class Spool:
         with self._ledger.transaction() as account:
             return self._queue(account).traffic()
 
+    def why(self) -> str:
+        """The last words of the collector about what it did not take."""
+        with self._ledger.transaction() as account:
+            failure = account.last_failures().get(self._campaign)
+            return "nothing" if failure is None else failure.words
+
     def try_at_once(self) -> None:
         """Let the next run begin without a wait: what was refused is mended by people, not by time."""
         with self._ledger.transaction() as account:

@@ -261,8 +261,12 @@ class Reporter:
                 left = ends - time.monotonic()
                 if left <= 0:
                     raise TransportError(f"{settled} reports settled, the rest waits; the time was over")
-                counts, words = self._send(url, batch, left)
-                settled, refused, why = settled + len(batch), refused + counts.count(False), words or why
+                one = self._send(url, batch, left)
+                settled, refused, why = (
+                    settled + len(batch),
+                    refused + one.counts.count(False),
+                    one.why or why,
+                )
             return f"{settled} reports settled" + (f", {refused} of them refused ({why})" if refused else "")
 
         return noted("upload", receipt_for(work))

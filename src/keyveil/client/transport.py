@@ -10,7 +10,6 @@ final.
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import queue
 import re
@@ -121,7 +120,8 @@ def checked(url: str) -> str:
     return url
 
 
-class Settled(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Settled:
     """Whether each report of a batch counts; and of those that do not, why, in the collector's words."""
 
     counts: list[bool]
@@ -270,6 +270,8 @@ def _settled(body: bytes, expected: int) -> Settled:
 
 
 def _is_loopback(host: str) -> bool:
+    import ipaddress
+
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -10,11 +10,10 @@ TOKEN = "the device token that `keyveil campaign create` printed"
 
 def report_usage(minutes: dict[str, float], *, has_said_yes: bool) -> None:
     """Answer the campaign's question once, if the person has said yes; never raises, never waits long."""
-    device = Reporter.connect(URL, ledger=Path.home() / ".example" / "keyveil.db", token=TOKEN)
-    if has_said_yes:
-        device.enable()
-    device.submit(minutes)
-    device.upload(timeout=5)
+    with Reporter.connect(URL, ledger=Path.home() / ".example" / "keyveil.db", token=TOKEN) as device:
+        if has_said_yes:
+            device.enable()
+        device.submit(minutes)
 
 
 if __name__ == "__main__":
