@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from javascript import FOLDER, ROOT, find_node, find_tool
+from javascript import FOLDER, ROOT, find_node, find_tool, run_node
+from parts import lacking
 
 # One answer, every word of it known: the same bytes whoever imports the package.
 APP = """
@@ -158,6 +159,8 @@ def test_a_bundle_for_node_is_a_commonjs_module(project, expected, bundler):
 
 def test_commonjs_gets_the_package_without_a_bundler(project, expected):
     """Node 20.19 and newer hand a module that awaits nothing at its top to `require`."""
+    if not run_node("console.log(JSON.stringify(Boolean(process.features.require_module)))"):
+        lacking("Node 20.19 or newer is needed, where require takes ES modules")
     app = as_function(APP % json.dumps(DESCRIPTION))
     app = app.replace("import {", "const {").replace('} from "keyveil"', '} = require("keyveil")')
     (project / "app.cjs").write_text(app.replace("export const answer", "exports.answer"), encoding="utf-8")
