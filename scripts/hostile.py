@@ -222,6 +222,11 @@ def campaigns() -> Iterator[tuple[str, Description]]:
         "cohorts": (1.5, True, "2"),
         "rho": (2.0, True, "0"),
         "owner": (1, "somebody"),
+        "unit": (1, None, "", "minutes", "m" * 41, "\u00b5s"),
+        "names": (
+            *(None, "ab", {}, [], ["A"], ["A", ""], ["A", 1], ["A", "B"], ["A", "B", "C"]),
+            *({"a": "A", "b": "B"}, [["A"], ["B"]]),
+        ),
         "ids": ("issued", "own", "ISSUED", "", None, True, 1, [], {}),
         "stranger": (1,),
     }

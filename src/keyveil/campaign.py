@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 # What a device reads at most; no question needs more.
 LARGEST_TEXT, MOST_KEYS = 1 << 20, 1 << 15
+LONGEST_UNIT = 40
+# Keys, names, the range.
+_LISTS = 3
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII)
 _LAST_YEAR = 9998
@@ -71,6 +74,10 @@ class Campaign:
 
     What follows from an issued id, an index or a hash, is nobody's choice, so liars can do less.
     """
+    unit: str | None = None
+    """What values are counted in ("minutes"), for people."""
+    names: Sequence[str] | Mapping[str, str] | None = None
+    """What keys are called, for people: by key, or for every key in their order, which it becomes."""
     owner: str = ""
     purpose: str = ""
     expires: str = ""
@@ -103,6 +110,10 @@ class Campaign:
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "keys", tuple(self.keys))
         object.__setattr__(self, "value_range", self.domain.value_range)
+        if self.unit is not None and not (isinstance(self.unit, str) and 0 < len(self.unit) <= LONGEST_UNIT):
+            raise CampaignError(f"unit must be a text of at most {LONGEST_UNIT} letters, at $.unit")
+        if self.names is not None:
+            object.__setattr__(self, "names", _checked_names(self.names, self.domain.keys))
         check_size(self.domain.n_keys, self.pairs_per_user)
         if not is_described and not self.has_several_rounds:
             self.build()
@@ -185,6 +196,12 @@ class Campaign:
     def domain(self) -> Domain:
         """The keys and their range."""
         return Domain(keys=tuple(self.keys), value_range=self.value_range, other=self.other)
+
+    @property
+    def display_names(self) -> tuple[str, ...]:
+        """What every code is called, for people; `other` included."""
+        named = self.domain.keys if self.names is None else tuple(self.names)
+        return (*named, *self.domain.names[len(named) :])
 
     @cached_property
     def expiry(self) -> datetime | None:
@@ -301,7 +318,7 @@ class Campaign:
 
         return tally_reports(self.first_round() if round is None else round, reports)
 
-    def estimate(self, tally: Tally, *, post: str = "none") -> Release:
+    def estimate(self, tally: Tally, *, post: str = "readable") -> Release:
         """What the tally of a one-round campaign says about every key, with 95 % intervals."""
         from keyveil.release import release
 
@@ -315,13 +332,28 @@ def _is_readable(text: str) -> bool:
             return False
     except UnicodeEncodeError:
         return False
-    bare = text if text.count("[") <= 2 and text.count("{") <= 1 else _STRING.sub("", text)
-    return bare.count("[") <= 2 and bare.count("{") <= 1
+    bare = text if text.count("[") <= _LISTS and text.count("{") <= 1 else _STRING.sub("", text)
+    return bare.count("[") <= _LISTS and bare.count("{") <= 1
 
 
 def _expect(value: object, kind: type, wanted: str, field_name: str) -> None:
     if not isinstance(value, kind):
         raise CampaignError(f"{field_name} must be {wanted}, got {type(value).__name__}, at $.{field_name}")
+
+
+def _checked_names(names: object, keys: Sequence[str]) -> tuple[str, ...]:
+    """What each key is called; one without a name is called what it is."""
+    if isinstance(names, Mapping):
+        unknown = [key for key in names if key not in set(keys)]
+        if unknown:
+            raise CampaignError(f"names has a key that keys lacks: {str(unknown[0])[:80]!r}, at $.names")
+        names = [names.get(key, key) for key in keys]
+    if not isinstance(names, (list, tuple)) or len(names) != len(keys):
+        raise CampaignError("names must tell of each key what it is called, at $.names")
+    for code, name in enumerate(names):
+        if not isinstance(name, str) or not name:
+            raise CampaignError(f"every name must be a non-empty text, at $.names[{code}]")
+    return tuple(names)
 
 
 def _read_keys(path: Path) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keyveil.errors import ProtocolError, TallyError
-from keyveil.estimate import HOSTILE_SHARE, Distribution, Estimates, step
+from keyveil.estimate import HOSTILE_SHARE, READABLE, Distribution, Estimates, step
 from keyveil.numerics import CONFIDENCE, epsilon_above
 from keyveil.protocols import Outcome, Protocol, Round, total_loss
 
@@ -30,11 +30,12 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 class Release:
     """One row a key, in the value's own units, and the metadata that makes it believable.
 
-    Intervals are 95 % and always those of the unprocessed estimates (where records were cut, brought back
-    to whole ones), which stay beside processed ones as `frequency_raw` and `mean_raw`; `frequency_top` is
-    for a table of the top keys and nothing else. `frequency_hostile` and `mean_hostile` say how far
-    `hostile_share` of all devices, lying, can move the unprocessed estimate: no statement about noise, and
-    none that somebody did.
+    Numbers lie inside their ranges and intervals if nobody asks for another step (`readable`). Intervals are
+    95 % and always those of the unprocessed estimates (where records were cut, brought back to whole ones),
+    which stay beside processed ones as `frequency_raw` and `mean_raw`: those are unbiased, and add up.
+    `frequency_top` is for a table of the top keys and nothing else. `frequency_hostile` and `mean_hostile`
+    say how far `hostile_share` of all devices, lying, can move the unprocessed estimate: no statement about
+    noise, and none that somebody did.
     A mean that cannot be estimated is null; its interval is the whole range. Where the mechanism tells
     distributions, `bins` holds each key's shares, and the metadata the values that the bins stand for.
     """
@@ -89,8 +90,9 @@ class Release:
         writer.writerow([*self.columns, *(f"bin_{place}" for place in range(bins))])
         for row in self.rows():
             row |= {f"bin_{place}": share for place, share in enumerate(row.pop("bins", ()))}
-            name = row["key"]
-            row["key"] = f"'{name}" if name.startswith(_FORMULA) else name
+            for word in ("key", "name"):
+                if word in row:
+                    row[word] = f"'{row[word]}" if row[word].startswith(_FORMULA) else row[word]
             writer.writerow("" if cell is None else cell for cell in row.values())
         return "".join(lines)
 
@@ -107,7 +109,7 @@ class Release:
         return self.to_arrow().to_pandas()
 
 
-def release(campaign: Campaign, protocol: Protocol, tally: Tally, *, post: str = "none") -> Release:
+def release(campaign: Campaign, protocol: Protocol, tally: Tally, *, post: str = READABLE) -> Release:
     """The release of a one-round campaign's tally."""
     first = protocol.start(campaign.id)
     if tally.question != first.question:
@@ -121,7 +123,7 @@ def release(campaign: Campaign, protocol: Protocol, tally: Tally, *, post: str =
 
 
 def release_outcome(
-    campaign: Campaign, protocol: Protocol, outcome: Outcome, *, post: str = "none"
+    campaign: Campaign, protocol: Protocol, outcome: Outcome, *, post: str = READABLE
 ) -> Release:
     """The release of what a protocol ended with; `post` as in simulations, `published` included."""
     return release_found(campaign, outcome, epsilon_exact=exact_epsilon(protocol), post=post)
@@ -133,13 +135,13 @@ def exact_epsilon(protocol: Protocol) -> float:
 
 
 def release_found(
-    campaign: Campaign, outcome: Outcome, *, epsilon_exact: float, post: str = "none"
+    campaign: Campaign, outcome: Outcome, *, epsilon_exact: float, post: str = READABLE
 ) -> Release:
     """The release of an outcome whose protocol need not be built again."""
     shaped = outcome.published if post == PUBLISHED else step(post, also=(PUBLISHED,))(outcome.raw)
     low, high = campaign.domain.value_range
     return Release(
-        columns=_columns(campaign.domain, outcome.raw, shaped),
+        columns=_columns(campaign, outcome.raw, shaped),
         distribution=outcome.distribution,
         raw=outcome.raw,
         scale=(high - low) / 2,
@@ -147,6 +149,7 @@ def release_found(
         metadata={
             "campaign": campaign.id,
             "name": campaign.name,
+            **({} if campaign.unit is None else {"unit": campaign.unit}),
             "mechanism": campaign.mechanism,
             "epsilon": campaign.epsilon,
             "epsilon_exact": epsilon_exact,
@@ -167,14 +170,16 @@ def _bin_metadata(domain: Domain, distribution: Distribution | None) -> dict[str
     return {"bins": [domain.from_unit(float(point)) for point in distribution.points]}
 
 
-def _columns(domain: Domain, raw: Estimates, shaped: Estimates) -> dict[str, Any]:
-    low, high = domain.value_range
+def _columns(campaign: Campaign, raw: Estimates, shaped: Estimates) -> dict[str, Any]:
+    low, high = campaign.domain.value_range
     scale = (high - low) / 2
     middle = (high + low) / 2
     # Where a key's signs share all buckets a mean is a made-up middle.
     has_means = raw.moments is None or np.isfinite(raw.moments.signed_noise)
     mean, raw_mean = (each.mean if has_means else np.full_like(each.mean, np.nan) for each in (shaped, raw))
     frequency_low, frequency_high = raw.frequency_interval()
+    if READABLE in shaped.steps:
+        frequency_low, frequency_high = np.clip(frequency_low, 0.0, 1.0), np.clip(frequency_high, 0.0, 1.0)
     mean_low, mean_high = raw.mean_interval()
     numbers = {
         "frequency": shaped.frequency,
@@ -193,7 +198,10 @@ def _columns(domain: Domain, raw: Estimates, shaped: Estimates) -> dict[str, Any
         numbers |= {"frequency_raw": raw.frequency, "mean_raw": middle + scale * raw_mean}
     if shaped.frequency_top is not None:
         numbers["frequency_top"] = shaped.frequency_top
-    return {"key": list(domain.names), **{name: np.asarray(column) for name, column in numbers.items()}}
+    words = {"key": list(campaign.domain.names)}
+    if campaign.names is not None:
+        words["name"] = list(campaign.display_names)
+    return {**words, **{name: np.asarray(column) for name, column in numbers.items()}}
 
 
 class _CsvLines(list[str]):

@@ -5,6 +5,7 @@ import io
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -135,8 +136,8 @@ def test_send_noises_uploads_and_retries(collector, pairs):
     collector.script = [503, (429, {"Retry-After": "0"})]
     said = ok("send", collector.address, pairs)
     assert "3000 reports accepted, 0 refused, 0 left" in said
+    assert "answered 429; the reports wait; trying again" in said
     assert len(set(collector.received)) == len(collector.received) == 3000
-    assert not pairs.with_name("pairs.csv.1.spool").exists()
 
 
 def test_send_takes_reports_that_were_made_before(collector, campaign, pairs, tmp_path):
@@ -147,7 +148,8 @@ def test_send_takes_reports_that_were_made_before(collector, campaign, pairs, tm
 
 
 def test_a_send_that_was_cut_off_goes_on_and_nobody_answers_twice(collector, pairs):
-    collector.script = [200, *[503] * 100]
+    # The first is a question: whether this sender is welcome.
+    collector.script = [200, 200, *[503] * 100]
     shown = keyveil("send", collector.address, pairs, "--patience", 0)
     assert shown.returncode == 1
     assert "2500 left" in shown.stderr
@@ -155,11 +157,115 @@ def test_a_send_that_was_cut_off_goes_on_and_nobody_answers_twice(collector, pai
     first = set(collector.received)
     collector.script = []
     said = ok("send", collector.address, pairs)
-    assert "going on with" in said
+    assert "going on with 2500 reports" in said
+    assert "left out 3000 users that were sent before" in said
     assert first < set(collector.received)
     assert len(set(collector.received)) == 3000
 
 
+@pytest.mark.parametrize(
+    "again", ["the same file", "another file of the same people", "one person more", "a file of the reports"]
+)
+def test_nobody_is_asked_twice(collector, campaign, pairs, tmp_path, again):
+    """U8: a second run doubled the population, silently."""
+    new = 0
+    if again == "a file of the reports":
+        reports = tmp_path / "reports.parquet"
+        ok("perturb", campaign, pairs, "-o", reports)
+        pairs = reports
+    ok("send", collector.address, pairs)
+    first, what = list(collector.received), "reports" if "file of the reports" in again else "users"
+    if again == "another file of the same people":
+        rows = pairs.read_text().splitlines()
+        pairs = tmp_path / "other.csv"
+        pairs.write_text("\n".join([rows[0], *reversed(rows[1:])]))
+    if again == "one person more":
+        pairs.write_text(pairs.read_text() + "0a,maps,3\n")
+        new = 1
+    said = ok("send", collector.address, pairs)
+    assert f"left out 3000 {what} that were sent before" in said
+    assert "--spool" in said
+    assert f"{new} reports accepted, 0 refused, 0 left" in said
+    assert collector.received[:3000] == first
+    assert len(set(collector.received)) == len(collector.received) == 3000 + new
+
+
+def test_another_campaign_and_another_spool_ask_anew(collector, campaign, pairs, tmp_path):
+    ok("send", collector.address, pairs)
+    ok("send", collector.address, pairs, "--spool", tmp_path / "elsewhere")
+    assert len(set(collector.received)) == 6000
+    campaign.write_text(CAMPAIGN.format(mechanism="kvue"))
+    other = Campaign.load(campaign)
+    collector.campaign, collector.round = other.canonical_json, other.device_config()
+    said = ok("send", f"{collector.url}/v1/campaigns/{other.id}", pairs)
+    assert "sent before" not in said
+    assert len(set(collector.received)) == 9000
+
+
+def test_the_spool_tells_nobody_who_was_asked(collector, tmp_path):
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("user,key,value\nann.smith,maps,3\nbob.jones,mail,4\n")
+    ok("send", collector.address, pairs)
+    spool = tmp_path / "keyveil.spool"
+    assert spool.stat().st_mode & 0o077 == 0
+    assert not any(name in spool.read_bytes() for name in (b"ann", b"bob", b"smith", b"maps"))
+
+
+def test_a_send_that_is_killed_anywhere_counts_everybody_once(collector, campaign, pairs):
+    """Killed while it noises and while it sends, until it is through; then each has one report."""
+    kills, delay, whole = 0, 0.6, None
+    while whole != 0:
+        child = subprocess.Popen(
+            [KEYVEIL, "send", collector.address, str(pairs)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        try:
+            child.communicate(timeout=delay)
+        except subprocess.TimeoutExpired:
+            kills += 1
+            child.kill()
+            child.communicate()
+        whole, delay = child.returncode, delay + 0.15
+    assert kills >= 1
+    assert len(set(collector.received)) == 3000
+    assert len({Envelope.from_bytes(report).report_id for report in collector.received}) == 3000
+
+
+@pytest.mark.parametrize(
+    ("status", "problem", "told"),
+    [
+        (403, {"detail": "reports are sent with a device's token"}, "keyveil token create device --campaign"),
+        (401, {"detail": "No token like this was made here."}, "pass it as --token"),
+        (
+            404,
+            {"detail": "No campaign has this id.", "remedy": "Check the id."},
+            "404: No campaign has this id; Check",
+        ),
+        (409, {"title": "Another version"}, "409: Another version"),
+        (410, {"detail": "Its expiry has passed."}, "takes no reports, 410: Its expiry has passed"),
+    ],
+)
+def test_a_sender_that_is_not_welcome_stops_at_once_and_asks_nobody(collector, pairs, status, problem, told):
+    """U1: a wrong token was silent for minutes; the collector's words were thrown away."""
+    collector.script = [(status, {}, json.dumps(problem).encode())] * 5
+    started = time.monotonic()
+    shown = keyveil("send", collector.address, pairs)
+    assert time.monotonic() - started < 10
+    assert shown.returncode == 2
+    assert told in shown.stderr
+    assert shown.stderr.count("\n") == 1
+    assert collector.posts == [(f"{collector.address.removeprefix(collector.url)}/reports", 0)]
+    assert not pairs.with_name("keyveil.spool").exists()
+
+
+def test_reports_that_are_refused_are_told_with_the_reason(collector, pairs):
+    collector.script = [200, *[(410, {}, b'{"detail": "Its expiry has passed."}')] * 6]
+    shown = keyveil("send", collector.address, pairs)
+    assert shown.returncode == 1
+    assert "0 reports accepted, 3000 refused, 0 left" in shown.stderr
+    assert "410: Its expiry has passed" in shown.stderr
+
+
+NOWHERE = f"http://127.0.0.1:9/v1/campaigns/{64 * 'a'}"
 BAD = {
     "no campaign": (("perturb", "nowhere.toml", "PAIRS", "-o", "OUT"), "cannot read nowhere.toml"),
     "no pairs": (("perturb", "CAMPAIGN", "nowhere.csv", "-o", "OUT"), "found no file at nowhere.csv"),
@@ -177,7 +283,8 @@ BAD = {
     "unknown post": (("estimate", "CAMPAIGN", "TALLY", "-o", "OUT.csv", "--post", "clop"), "did you mean"),
     "http": (("send", "http://example.org/v1/campaigns/ab", "PAIRS"), "https is required"),
     "no id": (("send", "https://example.org/", "PAIRS"), "expected https://HOST/v1/campaigns/ID"),
-    "nobody there": (("send", "http://127.0.0.1:9/v1/campaigns/ab", "PAIRS"), "no answer from 127.0.0.1:9"),
+    "nobody there": (("send", NOWHERE, "PAIRS"), "no answer from 127.0.0.1:9"),
+    "a name, nobody there": (("send", "apps", "PAIRS", "--url", NOWHERE[:18]), "to look it up failed"),
 }  # fmt: skip
 
 

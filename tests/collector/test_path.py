@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+import time
 from fractions import Fraction
 
 import numpy as np
@@ -210,6 +211,65 @@ def test_operations_say_what_there_is(server):
     assert server.ask("PUT", "/v1/campaigns")[0] == 405
     for line in server.log:
         assert set(json.loads(line)) >= {"at", "event"}
+
+
+def test_a_campaign_is_named_as_people_name_it(tmp_path, server):
+    """U17: only 64 hexadecimal digits did; a name was asked whether `keyveil serve` is running."""
+    apps, twins = make_question(name="our apps"), [make_question(name="twin", epsilon=e) for e in (1.0, 2.0)]
+    for campaign in (apps, *twins):
+        token = server.create(campaign)["device_token"]
+    file = tmp_path / "apps.json"
+    file.write_text(apps.canonical_json)
+    for name in (apps.id, apps.id[:9], apps.id[:9].upper(), "our apps", str(file)):
+        assert "our apps" in run("campaign", "show", name, server=server).output
+        assert run("token", "list", "--campaign", name, server=server).exit_code == 0
+    assert run("campaign", "label", apps.id, "the apps", server=server).exit_code == 0
+    assert "our apps" in run("campaign", "show", "the apps", server=server).output
+    both = run("campaign", "show", "twin", server=server).exception
+    assert all(f"{campaign.id[:12]} (twin)" in str(both) for campaign in twins)
+    for unknown in ("nobody's", "zz", "", "a b/c?d", "\x1b[2J"):
+        refusal = str(run("campaign", "show", unknown, server=server).exception)
+        assert "no campaign is called" in refusal
+        assert "is `keyveil serve` running?" not in refusal
+        assert refusal.isprintable()
+    refusal = run("campaign", "show", "0" * 64, server=server).exception
+    assert "unknown-campaign" in str(refusal)
+    # A device's token looks nothing up; one for all campaigns in the environment does, beside it.
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("user,key,value\n1,app-1,3\n")
+    options = ["--url", server.url, "--token", token]
+    alone = CliRunner().invoke(keyveil, ["send", twins[1].id[:9], str(pairs), *options])
+    assert "is no whole id, and to look it up failed" in str(alone.exception)
+    both = {"KEYVEIL_TOKEN": server.admin}
+    sent = CliRunner().invoke(keyveil, ["send", twins[1].id[:9], str(pairs), *options], env=both)
+    assert "1 reports accepted" in sent.output
+
+
+@pytest.mark.parametrize("who", ["admin", "nobody", "another campaign's"])
+def test_send_with_a_wrong_token_ends_at_once_in_the_collectors_words(tmp_path, server, who):
+    """U1: with the admin's token in KEYVEIL_TOKEN, as the README had it, it was silent for eight minutes."""
+    campaign, other = make_question(), make_question(name="other")
+    server.create(campaign)
+    tokens = {
+        "admin": server.admin,
+        "nobody": "kv-none",
+        "another campaign's": server.create(other)["device_token"],
+    }
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("user,key,value\n1,app-1,3\n")
+    started = time.monotonic()
+    address = f"{server.url}/v1/campaigns/{campaign.id}"
+    refused = CliRunner().invoke(keyveil, ["send", address, str(pairs)], env={"KEYVEIL_TOKEN": tokens[who]})
+    assert time.monotonic() - started < 5
+    words = {
+        "admin": "403: reports are sent with a device's token",
+        "nobody": "401: No token like this was made here, or it was revoked",
+        "another campaign's": "403: A token opens one campaign, and this is not it",
+    }
+    assert refused.exit_code != 0
+    assert words[who] in str(refused.exception)
+    assert f"keyveil token create device --campaign {campaign.id[:12]}" in str(refused.exception)
+    assert not (tmp_path / "keyveil.spool").exists()
 
 
 def test_what_cannot_start_says_why(tmp_path, server):

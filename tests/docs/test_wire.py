@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from parts import lacking
 
-from keyveil.client import SENTENCES, Reporter
+from keyveil.client import SENTENCES, Code, Reporter
 from keyveil.mechanisms.named import NAMED
 from keyveil.rounds import FORMAT, Round
 
@@ -59,6 +59,15 @@ def test_the_table_of_codes_is_pythons_and_javascripts():
         check=True,
     )
     assert json.loads(run.stdout) == stated
+
+
+def test_the_reference_of_the_client_lists_every_code_and_verb():
+    """U19: what to do about each code, and what each verb gives, in one place."""
+    page = (ROOT / "docs" / "api" / "client.md").read_text(encoding="utf-8")
+    verbs, codes = page.split("## Codes")
+    assert [code.value for code in Code if f"`{code.value}`" not in codes] == []
+    public = [name for name in vars(Reporter) if not name.startswith("_") and name != "campaign"]
+    assert [name for name in public if f"`{name}`" not in verbs] == []
 
 
 @pytest.mark.parametrize("verb", [row[0].strip("`") for row in rows("verb")])

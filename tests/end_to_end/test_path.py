@@ -4,12 +4,14 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
 from keyveil import Campaign
 from keyveil.client import Reporter
 from keyveil.errors import CampaignError, KeyveilError, Refusal, ReportRejected, TallyError
+from keyveil.methods import METHODS, has_several_rounds
 from keyveil.simulate.apps import APPS, app_minutes
 
 TOML = """
@@ -42,11 +44,34 @@ def test_the_truth_comes_back_within_its_intervals(tmp_path, mechanism):
     assert abs(maps["frequency"] - 0.5) < 6 * maps["frequency_se"]
     assert abs(maps["mean"] - 45) < 6 * maps["mean_se"]
     assert abs(mail["mean"] - 15) < 6 * mail["mean_se"]
-    assert abs(unused["frequency"]) < 6 * unused["frequency_se"]
+    assert abs(unused["frequency_raw"]) < 6 * unused["frequency_se"]
     assert release.metadata["users"] == 2 * holders
     assert release.metadata["campaign"] == campaign.id
     assert release.metadata["epsilon_exact"] <= 4.0
-    assert release.metadata["post"] == []
+    assert release.metadata["post"] == ["readable"]
+
+
+@pytest.mark.parametrize("mechanism", [name for name in METHODS if not has_several_rounds(name)])
+def test_numbers_lie_inside_their_ranges_and_intervals_if_nobody_asks_otherwise(mechanism):
+    """Little budget, few people: unbiased numbers lie far outside, and stay beside what is shown."""
+    campaign = Campaign(
+        name="noise", epsilon=0.2, keys=APPS[:6], value_range=(0, 60), pairs_per_user=2, mechanism=mechanism
+    )
+    reporter = Reporter(campaign)
+    tally = campaign.tally([reporter.report({"maps": 45.0, "mail": 3.0}) for _ in range(60)])
+    outside = 0
+    for row, raw in zip(
+        campaign.estimate(tally).rows(), campaign.estimate(tally, post="none").rows(), strict=True
+    ):
+        assert 0 <= row["frequency_low"] <= row["frequency"] <= row["frequency_high"] <= 1
+        assert row["frequency_raw"] == raw["frequency"]
+        assert 0 <= row["mean_low"] <= row["mean_high"] <= 60
+        if row["mean"] is not None:
+            assert row["mean_low"] <= row["mean"] <= row["mean_high"]
+        elif raw["mean"] is not None:
+            assert (row["mean_low"], row["mean_high"]) == (0, 60), "left out only where nothing is known"
+        outside += not 0 <= raw["frequency"] <= 1
+    assert outside, "the unbiased numbers would have been no trouble"
 
 
 def test_every_device_owns_a_key_so_a_replay_shows_as_two(tmp_path):
@@ -164,3 +189,38 @@ def test_the_demo_population_fits_its_campaign():
     assert max(map(len, people)) <= 3
     assert min(map(len, people)) == 0
     assert all(0 <= minutes <= 120 for held in people for minutes in held.values())
+
+
+def test_units_and_names_are_for_people_and_older_campaigns_keep_their_ids():
+    plain = Campaign(
+        name="apps",
+        epsilon=4.0,
+        keys=("m", "c"),
+        value_range=(0, 60),
+        pairs_per_user=1,
+        mechanism="pckv-ue",
+        other=True,
+    )
+    assert plain.id == "4322b924eec8baa1048a0b0db26d66ad714d00b5bf7337e07fd5a941e1a2da77"
+    named = replace(plain, unit="minutes", names={"m": "Maps"})
+    assert named.names == ("Maps", "c")
+    assert (
+        Campaign.from_text(named.canonical_json)
+        == named
+        == replace(plain, unit="minutes", names=["Maps", "c"])
+    )
+    assert named.id != plain.id
+    release = named.estimate(named.tally([Reporter(named).report({"m": 5.0})]))
+    assert [(row["key"], row["name"]) for row in release.rows()] == [
+        ("m", "Maps"),
+        ("c", "c"),
+        ("other", "other"),
+    ]
+    assert release.metadata["unit"] == "minutes"
+    assert release.to_csv().startswith("key,name,frequency,")
+    for wrong in ({"x": "X"}, ["Maps"], ["Maps", ""], "Maps", ["Maps", 1]):
+        with pytest.raises(CampaignError, match=r"at \$.names"):
+            replace(plain, names=wrong)
+    for unit in ("", "m" * 41, 1):
+        with pytest.raises(CampaignError, match=r"at \$.unit"):
+            replace(plain, unit=unit)

@@ -241,3 +241,15 @@ def test_the_effect_of_skew_is_shown_and_what_an_observer_can_guess():
     assert plan.words[-1] == guess_in_words(2.0)
     assert "88 %" in plan.words[-1]
     assert "equally popular" not in " ".join(make_plan(crowd_of(skew=0.0), epsilon=2.0, users=1000).words)
+
+
+def test_a_bound_on_the_bias_of_cut_records_is_kept_and_holds_the_interval():
+    """What an interval of a mechanism of one round does not know of must be small beside it."""
+    law = SizeLaw(sizes=np.array([1.0, 2.0, 4.0, 8.0]), shares=np.array([0.4, 0.3, 0.2, 0.1]))
+    crowd = Crowd(users=50_000, n_keys=20, law=law, skew=1.0)
+    free = {each.name: each for each in candidates(4, crowd, want="frequency", at=None)}
+    bound = {each.name: each for each in candidates(4, crowd, want="frequency", at=None, most_bias=1 / 3)}
+    assert max(each.bias(crowd) for each in free.values()) > 1, "without a bound some are cut"
+    for name, each in bound.items():
+        assert each.bias(crowd) <= 1 / 3 or each.length == max(lengths(law)), name
+        assert each.length >= free[name].length

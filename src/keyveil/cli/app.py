@@ -11,6 +11,8 @@ import keyveil as package
 # In the order of a campaign's life. Each names a module of this folder and the command in it.
 COMMANDS = (
     "demo",
+    "init",
+    "try",
     "mechanisms",
     "plan",
     "audit",
@@ -28,6 +30,9 @@ COMMANDS = (
     "reproduce",
 )
 
+# Where a command's name is a word of Python's.
+_PLACES = {"try": "trial"}
+
 
 class _LazyGroup(click.Group):
     def list_commands(self, _ctx: click.Context) -> list[str]:
@@ -36,7 +41,8 @@ class _LazyGroup(click.Group):
     def get_command(self, _ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"keyveil.cli.{name}"), name)
+        place = _PLACES.get(name, name)
+        command: click.Command = getattr(import_module(f"keyveil.cli.{place}"), place)
         return command
 
 

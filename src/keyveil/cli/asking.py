@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keyveil.cli.settings import token_option
-from keyveil.errors import TransportError
+from keyveil.errors import CampaignError, TransportError
 
 if TYPE_CHECKING:
     import urllib.error
 
 _TIMEOUT = 600.0
+_ID = re.compile("[0-9a-f]{64}")
+# Letters of an id that people are shown, and how many candidates.
+_SHORT, _MOST = 12, 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +38,39 @@ class Server:
             said = response.read()
         return json.loads(said) if said else None
 
-    def download(self, path: str, out: Path) -> None:
-        """What the collector answers, whole or not at all."""
+    def campaign(self, named: str) -> str:
+        """The path of a campaign by its id, the beginning of its id, its name, its label or its file."""
+        return f"/v1/campaigns/{self.id_of(named)}"
+
+    def id_of(self, named: str) -> str:
+        """The id of a campaign, however it is named; a whole one is not looked up, so it needs no token."""
+        if _ID.fullmatch(named):
+            return named
+        file = Path(named)
+        if file.suffix in (".toml", ".json") and file.is_file():
+            from keyveil.campaign import Campaign
+
+            return Campaign.load(file).id
+        try:
+            listed = self.ask("GET", "/v1/campaigns")["campaigns"]
+        except TransportError as error:
+            raise TransportError(
+                f'"{_shown(named)}" is no whole id, and to look it up failed: {error}'
+            ) from None
+        return _chosen(named, listed)
+
+    def download(self, path: str, out: Path, *, is_private: bool = False) -> Mapping[str, str]:
+        """What the collector answers, whole or not at all; the answer's headers."""
         from keyveil.cli.files import written
 
-        with self._open("GET", path, None) as response, written(out) as draft, draft.open("wb") as file:
-            shutil.copyfileobj(response, file)
+        def only_mine(name: str, flags: int) -> int:
+            return os.open(name, flags, 0o600)
+
+        with self._open("GET", path, None) as response, written(out) as draft:
+            with open(draft, "wb", opener=only_mine if is_private else None) as file:
+                shutil.copyfileobj(response, file)
+            headers: Mapping[str, str] = response.headers
+        return headers
 
     def _open(self, method: str, path: str, body: Any) -> Any:
         # Imported when asked: the list of commands must not wait for them.
@@ -77,9 +109,42 @@ def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return url(token_option(command))
 
 
+def _chosen(named: str, listed: list[dict[str, Any]]) -> str:
+    """The campaign that a name means: by its own name or label, or else as the beginning of its id.
+
+    >>> listed = [{"id": "ab" * 32, "name": "apps", "label": ""},
+    ...           {"id": "ac" * 32, "name": "sites", "label": "ours"}]
+    >>> _chosen("ours", listed)[:4], _chosen("AB", listed)[:4]
+    ('acac', 'abab')
+    >>> _chosen("a", listed)
+    Traceback (most recent call last):
+        ...
+    keyveil.errors.CampaignError: "a" may be abababababab (apps) or acacacacacac (ours); say more of the id
+    """
+    found = [one for one in listed if named and named in (one["name"], one["label"])]
+    found = found or [one for one in listed if named and one["id"].startswith(named.lower())]
+    if not found:
+        raise CampaignError(
+            f'no campaign is called "{_shown(named)}", and no id begins so; `keyveil campaign list` shows '
+            "those that the token is for"
+        )
+    if len(found) > 1:
+        told = [f"{one['id'][:_SHORT]} ({_shown(one['label'] or one['name'])})" for one in found[:_MOST]]
+        more = f" or {len(found) - _MOST} others" if len(found) > _MOST else ""
+        raise CampaignError(f'"{_shown(named)}" may be {" or ".join(told)}{more}; say more of the id')
+    chosen: str = found[0]["id"]
+    return chosen
+
+
+def _shown(text: str) -> str:
+    """A name on one line that cannot move the cursor: names are somebody else's."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text[:80])
+
+
 def _words(error: urllib.error.HTTPError) -> str:
     try:
         said = json.loads(error.read())
-        return f"the collector refused ({said['code']}): {said['detail']}; {said['remedy']}"
+        detail, remedy = (str(said[part]).strip(" .") for part in ("detail", "remedy"))
+        return f"the collector refused ({said['code']}): {detail}; {remedy}"
     except (ValueError, KeyError, TypeError, OSError):
         return f"the collector answered {error.code}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,10 @@ _RELEASES = ("json", "csv", "parquet", "arrow")
 
 @click.group()
 def campaign() -> None:
-    """Create campaigns on a running collector, watch them, close their rounds, read their releases."""
+    """Create campaigns on a running collector, watch them, close their rounds, read their releases.
+
+    CAMPAIGN is an id or the beginning of one, a campaign's name or label, or the file that it was made from.
+    """
 
 
 @campaign.command()
@@ -91,40 +95,46 @@ def list_(as_json: bool, url: str, token: str | None) -> None:
 
 
 @campaign.command()
-@click.argument("id")
+@click.argument("campaign")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @server_options
-def show(id: str, as_json: bool, url: str, token: str | None) -> None:
+def show(campaign: str, as_json: bool, url: str, token: str | None) -> None:
     """Show a campaign; with a token of an analyst, its rounds too."""
     server = Server(url=url, token=token)
-    found = server.ask("GET", f"/v1/campaigns/{id}")
-    rounds = server.ask("GET", f"/v1/campaigns/{id}/rounds")["rounds"] if token else []
+    path = server.campaign(campaign)
+    found = server.ask("GET", path)
+    rounds = server.ask("GET", f"{path}/rounds")["rounds"] if token else []
     if as_json:
         click.echo(json.dumps({**found, "rounds": rounds}))
         return
+    from keyveil.cli.console import printable
+
     config = json.loads(found["campaign"])
     for name in ("name", "owner", "purpose", "expires", "mechanism", "epsilon"):
-        click.echo(f"{name:10} {_text(config[name])}")
+        click.echo(f"{name:10} {printable(config[name])}")
     click.echo(f"{'keys':10} {len(config['keys'])}\n{'state':10} {found['state']}")
     if rounds:
         _table("Rounds", ("number", "purpose", "reports", "why", "reports_kept"), rounds)
 
 
 @campaign.command()
-@click.argument("id")
+@click.argument("campaign")
 @click.argument("round", type=int, required=False)
+@click.option("--yes", is_flag=True, help="Close it even if nobody has reported.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @server_options
-def close(id: str, round: int | None, as_json: bool, url: str, token: str | None) -> None:
+def close(campaign: str, round: int | None, yes: bool, as_json: bool, url: str, token: str | None) -> None:
     """Close ROUND of a campaign, the open one if none is named, and open what follows."""
     server = Server(url=url, token=token)
-    number = round
+    path, number = server.campaign(campaign), round
     if number is None:
-        asked = server.ask("GET", f"/v1/campaigns/{id}")["round"]
+        asked = server.ask("GET", path)["round"]
         if asked is None:
             raise TallyError("the campaign has no open round")
         number = asked["number"]
-    said = server.ask("POST", f"/v1/campaigns/{id}/rounds/{number}/close")
+    if not yes:
+        _check_not_empty(server, path, number)
+    said = server.ask("POST", f"{path}/rounds/{number}/close")
     if as_json:
         click.echo(json.dumps(said))
         return
@@ -133,25 +143,37 @@ def close(id: str, round: int | None, as_json: bool, url: str, token: str | None
     click.echo(f"round {number} has {said['reports']} reports; {after}")
 
 
+def _check_not_empty(server: Server, path: str, number: int) -> None:
+    """Ask before a round ends that nobody has answered: a closed round is not opened again."""
+    rounds = server.ask("GET", f"{path}/rounds")["rounds"]
+    if any(row["number"] == number and row["reports"] == 0 for row in rounds):
+        question = f"round {number} has no reports, and a closed round is not opened again"
+        if not sys.stdin.isatty():
+            raise TallyError(f"{question}; pass --yes to close it all the same")
+        click.confirm(f"{question}. Close it", abort=True)
+
+
 @campaign.command()
-@click.argument("id")
+@click.argument("campaign")
 @click.argument("text")
 @server_options
-def label(id: str, text: str, url: str, token: str | None) -> None:
+def label(campaign: str, text: str, url: str, token: str | None) -> None:
     """Give a campaign another name for people."""
-    Server(url=url, token=token).ask("POST", f"/v1/campaigns/{id}/label", {"label": text})
+    server = Server(url=url, token=token)
+    server.ask("POST", f"{server.campaign(campaign)}/label", {"label": text})
 
 
 @campaign.command()
-@click.argument("id")
+@click.argument("campaign")
 @click.argument("file", type=click.Path(path_type=Path))
 @server_options
-def compare(id: str, file: Path, url: str, token: str | None) -> None:
+def compare(campaign: str, file: Path, url: str, token: str | None) -> None:
     """Say what the campaign in FILE changes, and whether reports to the old one stay usable."""
     from keyveil.campaign import Campaign
 
     body = json.loads(Campaign.load(file).canonical_json)
-    found = Server(url=url, token=token).ask("POST", f"/v1/campaigns/{id}/compare", body)
+    server = Server(url=url, token=token)
+    found = server.ask("POST", f"{server.campaign(campaign)}/compare", body)
     for change in found["changes"]:
         usable = "reports stay usable" if change["reports_stay_usable"] else "reports do not carry over"
         click.echo(f"{change['field']}: {usable}; {change['why']}")
@@ -159,38 +181,49 @@ def compare(id: str, file: Path, url: str, token: str | None) -> None:
 
 
 @campaign.command()
-@click.argument("id")
+@click.argument("campaign")
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The file to write.")
-@click.option("--post", default="none", show_default=True, help="none, clip, project, shrink or published.")
+@click.option(
+    "--post",
+    default="readable",
+    show_default=True,
+    help="readable, none (unbiased), clip, project, shrink or published.",
+)
 @click.option("--estimator", help="Another estimator for the same reports.")
 @server_options
-def release(id: str, out: Path, post: str, estimator: str | None, url: str, token: str | None) -> None:
+def release(campaign: str, out: Path, post: str, estimator: str | None, url: str, token: str | None) -> None:
     """Write what a campaign found: .json, .csv, .parquet or .arrow."""
     form = out.suffix.removeprefix(".")
     if form not in _RELEASES:
         raise TallyError(f"expected a release to end with one of {', '.join(_RELEASES)}, got {out.name}")
     query = {"format": form, "post": post} | ({} if estimator is None else {"estimator": estimator})
-    Server(url=url, token=token).download(f"/v1/campaigns/{id}/release?{urlencode(query)}", out)
+    server = Server(url=url, token=token)
+    said = server.download(f"{server.campaign(campaign)}/release?{urlencode(query)}", out)
+    if said.get("keyveil-state") == "open":
+        click.echo("interim: the campaign is open, and these numbers will change", err=True)
+    click.echo(f"wrote {out}", err=True)
 
 
 @campaign.command()
-@click.argument("id")
+@click.argument("campaign")
 @click.argument("round", type=int)
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The file to write.")
 @server_options
-def export(id: str, round: int, out: Path, url: str, token: str | None) -> None:
+def export(campaign: str, round: int, out: Path, url: str, token: str | None) -> None:
     """Write the stored reports of a round: .parquet, or frames under any other name."""
     form = "parquet" if out.suffix == ".parquet" else "frames"
-    Server(url=url, token=token).download(f"/v1/campaigns/{id}/rounds/{round}/reports?format={form}", out)
+    server = Server(url=url, token=token)
+    server.download(f"{server.campaign(campaign)}/rounds/{round}/reports?format={form}", out)
 
 
 @campaign.command()
-@click.argument("id")
+@click.argument("campaign")
 @click.argument("round", type=int)
 @server_options
-def recount(id: str, round: int, url: str, token: str | None) -> None:
+def recount(campaign: str, round: int, url: str, token: str | None) -> None:
     """Count the stored reports of a round again; exit status 1 if tally or ids disagree."""
-    found = Server(url=url, token=token).ask("POST", f"/v1/campaigns/{id}/rounds/{round}/recount")
+    server = Server(url=url, token=token)
+    found = server.ask("POST", f"{server.campaign(campaign)}/rounds/{round}/recount")
     click.echo(
         f"{found['stored_reports']} stored, {found['tally_reports']} in the tally, "
         f"{found['damaged_blocks']} damaged blocks"
@@ -203,14 +236,15 @@ def recount(id: str, round: int, url: str, token: str | None) -> None:
 
 
 @campaign.command()
-@click.argument("id")
+@click.argument("campaign")
 @click.argument("round", type=int)
 @server_options
-def examine(id: str, round: int, url: str, token: str | None) -> None:
+def examine(campaign: str, round: int, url: str, token: str | None) -> None:
     """Test whether the stored reports of a round are honest noise; exit status 1 if they are not."""
     from keyveil.cli.console import honesty
 
-    found = Server(url=url, token=token).ask("POST", f"/v1/campaigns/{id}/rounds/{round}/examine")
+    server = Server(url=url, token=token)
+    found = server.ask("POST", f"{server.campaign(campaign)}/rounds/{round}/examine")
     alarm, tests = found["alarm"], found["tests"]
     if not tests:
         click.echo(f"{found['reports']} reports are too few to tell")
@@ -224,13 +258,7 @@ def examine(id: str, round: int, url: str, token: str | None) -> None:
 def _table(title: str, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
     from rich.text import Text
 
-    from keyveil.cli.console import output, table
+    from keyveil.cli.console import output, printable, table
 
-    cells = [[Text(_text(row[name])) for name in columns] for row in rows]
+    cells = [[Text(printable(row[name])) for name in columns] for row in rows]
     output().print(table(title, columns, cells))
-
-
-def _text(cell: object) -> str:
-    """A cell as text that cannot move the cursor: names are somebody else's."""
-    text = "" if cell is None else str(cell)
-    return "".join(letter if letter.isprintable() else "?" for letter in text)

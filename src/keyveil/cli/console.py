@@ -51,6 +51,12 @@ def progress(label: str, total: int | None) -> Iterator[Advance]:
         yield advance
 
 
+def printable(cell: object) -> str:
+    """A cell as text that cannot move the cursor: names are somebody else's."""
+    text = "" if cell is None else str(cell)
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[RenderableType]]) -> Table:
     """A plain table; every column but the first is right-aligned."""
     made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")

@@ -25,15 +25,29 @@ _FORMS = (".csv", ".json", ".parquet", ".arrow")
 @click.option(
     "-o",
     "--out",
-    required=True,
     type=click.Path(path_type=Path),
     help="The file to write: .csv (with its metadata beside it), .json, .parquet or .arrow.",
 )
 @click.option(
-    "--post", default="none", show_default=True, help="none, clip, project, shrink, recover or published."
+    "--post",
+    default="readable",
+    show_default=True,
+    help="readable, none (unbiased), clip, project, shrink, recover or published.",
 )
+@click.option(
+    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many keys the table shows."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--strict", is_flag=True, help="Stop at the first report that is refused.")
-def estimate(campaign: Path, sources: tuple[Path, ...], out: Path, post: str, strict: bool) -> None:
+def estimate(
+    campaign: Path,
+    sources: tuple[Path, ...],
+    out: Path | None,
+    post: str,
+    top: int,
+    as_json: bool,
+    strict: bool,
+) -> None:
     """Estimate CAMPAIGN from tallies (.json) and files of reports, with 95 % intervals.
 
     A campaign of several rounds needs what was exported of each: a file holds the reports of one round.
@@ -43,7 +57,7 @@ def estimate(campaign: Path, sources: tuple[Path, ...], out: Path, post: str, st
     from keyveil.cli.counting import count_files, follow_rounds, read_tally
     from keyveil.release import release_outcome
 
-    if out.suffix not in _FORMS:
+    if out is not None and out.suffix not in _FORMS:
         raise TallyError(f"expected a release to end with one of {', '.join(_FORMS)}, got {out.name}")
     asked = Campaign.load(campaign)
     reports = [path for path in sources if path.suffix != ".json"]
@@ -59,8 +73,13 @@ def estimate(campaign: Path, sources: tuple[Path, ...], out: Path, post: str, st
         counted = count_files(asked, reports, strict=strict)
         total = sum(tallies, counted.tally)
         made, n_reports, is_whole = asked.estimate(total, post=post), total.n_reports, counted.is_whole
-    _write(made, out)
-    click.echo(f"wrote the release of {n_reports} reports to {out}", err=True)
+    if out is not None:
+        _write(made, out)
+        click.echo(f"wrote the release of {n_reports} reports to {out}", err=True)
+    if as_json:
+        click.echo(made.to_json())
+    else:
+        show_release(made, top)
     if not is_whole:
         sys.exit(1)
 
@@ -84,3 +103,27 @@ def _write(release: Release, out: Path) -> None:
             else:
                 with pa.ipc.new_file(draft, table.schema) as file:
                     file.write_table(table)
+
+
+def show_release(release: Release, top: int) -> None:
+    """The most frequent keys, each number with its interval."""
+    from rich.text import Text
+
+    from keyveil.cli.console import output, printable, table
+
+    rows = sorted(release.rows(), key=lambda row: -row["frequency"])
+    shown = [
+        (
+            Text(printable(row.get("name", row["key"]))),
+            f"{100 * row['frequency']:.1f} %",
+            f"{100 * row['frequency_low']:.1f} .. {100 * row['frequency_high']:.1f}",
+            "?" if row["mean"] is None else f"{row['mean']:.4g}",
+            f"{row['mean_low']:.4g} .. {row['mean_high']:.4g}",
+        )
+        for row in rows[:top]
+    ]
+    title = (
+        f"The {len(shown)} most frequent of {len(rows):,} keys, from {release.metadata['users']:,} reports"
+    )
+    mean = release.metadata.get("unit", "mean")
+    output().print(table(title, ("key", "people", "95 % interval", mean, "95 % interval"), shown))

@@ -37,6 +37,17 @@ def write_text(path: Path, text: str) -> None:
         draft.write_text(text, encoding="utf-8")
 
 
+def write_new(path: Path, text: str) -> None:
+    """A text, where there was no file before: what people have edited is never overwritten."""
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise PairsError(f"{path} is there already and stays as it is; name another with -o") from None
+    except OSError as error:
+        raise PairsError(f"cannot write {path}: {error.strerror or error}") from None
+
+
 def write_reports(
     path: Path, campaign: Campaign, blocks: Iterable[bytes], length: int, round: int = 1
 ) -> int:

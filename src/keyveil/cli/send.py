@@ -1,42 +1,68 @@
 """`keyveil send`: noise every user of a file here, and upload the reports until they are settled.
 
-All reports are made and put into a spool, a ledger's queue, before the first is sent. A run that is
-cut off leaves the spool behind; the next run sends what is in it and makes nothing anew, so nobody
-answers twice.
+Who was asked is remembered in a spool (`cli.spool`), in one transaction with the report. A run that is cut
+off is gone on with by the next: it sends what waits, under the ids that it has, and asks those who were not
+asked yet. Whoever was asked is left out, whichever file names them.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from keyveil.cli.settings import token_option
-from keyveil.errors import CampaignError, LedgerError
+from keyveil.cli.asking import Server, server_options
+from keyveil.cli.columns import column_options, read_for, skip_option
+from keyveil.errors import CampaignError, LedgerError, TransportError
 
 if TYPE_CHECKING:
     from keyveil.campaign import Campaign
-    from keyveil.client import Reporter, Traffic
+    from keyveil.cli.crowd import FileUsers
+    from keyveil.cli.spool import Spool
+    from keyveil.client import Receipt, Reporter
     from keyveil.rounds import Round
 
 # Reports a transaction, while the spool is filled.
 _GROUP = 2000
 # Ids that are asked for at once, where the collector issues them.
 _IDS = 10_000
+# Seconds for a question to the collector that is over soon or never.
+_SOON = 10.0
+SPOOL = "keyveil.spool"
 Issue = Callable[[int], list[bytes]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """The open round of a campaign, where it is asked and who asks."""
+
+    collector: str
+    campaign: Campaign
+    round: Round
+    ids_are_issued: bool
+    token: str | None
+
+    @property
+    def url(self) -> str:
+        """The campaign's address."""
+        return f"{self.collector}/v1/campaigns/{self.campaign.id}"
+
+
 @click.command()
-@click.argument("url")
+@click.argument("campaign")
 @click.argument("pairs", type=click.Path(path_type=Path))
 @click.option(
-    "--spool", type=click.Path(path_type=Path), help="Where reports wait; PAIRS.ROUND.spool if left out."
+    "--spool",
+    type=click.Path(path_type=Path),
+    help=f"Where it is remembered who was asked, and reports wait; {SPOOL} beside PAIRS if left out.",
 )
 @click.option(
     "--patience",
@@ -45,116 +71,203 @@ Issue = Callable[[int], list[bytes]]
     show_default=True,
     help="Seconds without progress after which to give up; what is left waits in the spool.",
 )
-@token_option
-def send(url: str, pairs: Path, spool: Path | None, patience: float, token: str | None) -> None:
-    """Noise every user in PAIRS and upload to URL (https://HOST/v1/campaigns/ID), with retries.
+@column_options
+@skip_option
+@server_options
+def send(
+    campaign: str,
+    pairs: Path,
+    spool: Path | None,
+    patience: float,
+    url: str,
+    token: str | None,
+    **columns: Any,
+) -> None:
+    """Noise every user in PAIRS and upload to CAMPAIGN, with retries and a device's token.
 
-    Answers the round that is open; run it again for the next one. PAIRS may also be a file of reports,
-    made by `keyveil perturb`. Exit status 1 if reports are left.
+    CAMPAIGN is an address (https://HOST/v1/campaigns/ID), or, at the collector of --url, an id or the
+    beginning of one, a name (looked up with KEYVEIL_TOKEN) or the campaign's file. Answers the round that is
+    open; run it again for the next one. Nobody is asked twice in a round: who was asked is in the spool and
+    left out. PAIRS may also be a file of reports, made by `keyveil perturb`. Exit status 1 if reports are
+    left or refused.
     """
-    from keyveil.client import Limits, Reporter, fetch_round
+    from keyveil.cli.spool import Spool
+
+    asked = _asked(campaign, url, token)
+    _check_welcome(asked)
+    path = spool or pairs.with_name(SPOOL)
+    memory = Spool(path, asked.campaign.id, asked.round.number)
+    try:
+        _fill(memory, path, asked, pairs, columns)
+    except LedgerError as error:
+        raise LedgerError(f"{error}; --spool names another file for it") from None
+    before = memory.traffic()
+    receipt = _upload_all(_device(path, asked), memory, patience)
+    now = memory.traffic()
+    sent, refused = now.sent - before.sent, now.refused - before.refused
+    click.echo(f"{sent} reports accepted, {refused} refused, {now.waiting} left", err=True)
+    if now.waiting:
+        click.echo(f"keyveil: {receipt.detail}; what is left waits in {path}, run this again", err=True)
+    elif refused:
+        click.echo(f"keyveil: {receipt.detail}", err=True)
+    if now.waiting or refused:
+        sys.exit(1)
+
+
+def _asked(campaign: str, url: str, token: str | None) -> Question:
+    """What the collector asks; a campaign's name is looked up with KEYVEIL_TOKEN, else --token."""
+    from keyveil.client import fetch_round
     from keyveil.client.transport import split_address
 
-    campaign, asked, ids_are_issued = fetch_round(url)
-    if asked is None:
+    collector = url.rstrip("/")
+    if "://" in campaign:
+        collector, campaign = split_address(campaign)
+    who = os.environ.get("KEYVEIL_TOKEN") or token
+    found = Server(url=collector, token=who).id_of(campaign)
+    fetched = fetch_round(f"{collector}/v1/campaigns/{found}")
+    if fetched.round is None:
         raise CampaignError("no round of this campaign is open")
-    spool = spool or pairs.with_name(f"{pairs.name}.{asked.number}.spool")
-    if spool.exists():
-        click.echo(f"going on with {spool}", err=True)
-    else:
-        issue = _issuer(url, token, by_nonce=campaign.issues_ids) if ids_are_issued else None
-        _fill(spool, campaign, asked, pairs, issue)
-    device = Reporter(
-        campaign,
-        ledger=spool,
-        collector=split_address(url)[0],
+    return Question(
+        collector=collector,
+        campaign=fetched.campaign,
+        round=fetched.round,
+        ids_are_issued=fetched.ids_are_issued,
         token=token,
-        limits=Limits(reports=sys.maxsize, bytes=sys.maxsize),
     )
-    why = _upload_all(device, patience)
-    traffic = _traffic(device)
-    click.echo(
-        f"{traffic.sent} reports accepted, {traffic.refused} refused, {traffic.waiting} left", err=True
-    )
-    if traffic.waiting:
-        click.echo(f"keyveil: {why}; what is left waits in {spool}, run this again", err=True)
-        sys.exit(1)
-    spool.unlink()
 
 
-def _issuer(url: str, token: str | None, *, by_nonce: bool) -> Issue:
-    """Asks the collector for as many ids as are needed; a nonce a request stands for a crowd."""
+def _check_welcome(asked: Question) -> None:
+    """Stop before anybody is asked if the collector would take no report: it is sent an empty batch."""
+    from keyveil.client import transport
+
+    try:
+        said = transport.send(
+            f"{asked.url}/reports", [], timeout=_SOON, exchange=transport.with_token(asked.token)
+        )
+    except TransportError as error:
+        if error.code == TransportError.code:
+            # It may pass: reports are made, and sent when the collector is ready.
+            return
+        raise TransportError(
+            _with_remedy(str(error).removesuffix("; the reports wait"), asked, error.code)
+        ) from None
+    if said.why:
+        raise TransportError(f"{asked.collector} takes no reports, {said.why}", code="refused")
+
+
+def _with_remedy(words: str, asked: Question, code: str) -> str:
+    if code != "token-refused":
+        return words
+    make = f"keyveil token create device --campaign {asked.campaign.id[:12]}"
+    return f"{words}; reports are sent with a device's token: make one with `{make}`, pass it as --token"
+
+
+def _device(spool: Path, asked: Question) -> Reporter:
+    from keyveil.cli.spool import ENDLESS
+    from keyveil.client import Reporter
+
+    return Reporter(
+        asked.campaign, ledger=spool, collector=asked.collector, token=asked.token, limits=ENDLESS
+    )
+
+
+def _issuer(asked: Question) -> Issue | None:
+    """Asks the collector for as many ids as are needed, if it issues them; a nonce stands for a crowd."""
     from keyveil.client.noise import NONCE_BYTES
-    from keyveil.client.transport import exchange, fetch_ids, with_token
+    from keyveil.client.transport import fetch_ids, with_token
 
-    ask = exchange if token is None else with_token(token)
+    if not asked.ids_are_issued:
+        return None
+    ask, by_nonce = with_token(asked.token), asked.campaign.issues_ids
 
     def issue(count: int) -> list[bytes]:
         sizes = [min(_IDS, count - done) for done in range(0, count, _IDS)]
         nonces = (secrets.token_bytes(NONCE_BYTES) if by_nonce else None for _ in sizes)
-        asked = zip(sizes, nonces, strict=True)
-        return [name for size, nonce in asked for name in fetch_ids(url, size, nonce, exchange=ask)]
+        pairs = zip(sizes, nonces, strict=True)
+        return [name for size, nonce in pairs for name in fetch_ids(asked.url, size, nonce, exchange=ask)]
 
     return issue
 
 
-def _fill(spool: Path, campaign: Campaign, asked: Round, pairs: Path, issue: Issue | None) -> None:
-    """A spool with a report for every user, complete before it has its name."""
-    from keyveil.cli.files import written
-    from keyveil.client.ledger import Ledger
-    from keyveil.client.queue import Limits, Queue
+def _fill(spool: Spool, path: Path, asked: Question, pairs: Path, columns: dict[str, Any]) -> None:
+    """A report in the spool for everybody who was never asked; says how many were."""
+    from keyveil.cli.files import holds_reports
 
-    endless = Limits(reports=sys.maxsize, bytes=sys.maxsize)
-    with written(spool) as draft:
-        ledger, reports = Ledger(draft), _reports(campaign, asked, pairs, issue)
-        while group := list(islice(reports, _GROUP)):
-            with ledger.transaction() as account:
-                Queue(account, campaign.id, endless).put(*group)
+    waiting = spool.traffic().waiting if path.exists() else 0
+    if waiting:
+        click.echo(f"going on with {waiting} reports that wait in {path}", err=True)
+    if holds_reports(pairs):
+        n_asked, what = _fill_with_reports(spool, asked, pairs), "reports"
+    else:
+        n_asked, what = _fill_with_users(spool, asked, pairs, columns), "users"
+    if n_asked:
+        click.echo(
+            f"left out {n_asked} {what} that were sent before, as {path} says; if they are others, or go to "
+            "another collector, name another --spool",
+            err=True,
+        )
 
 
-def _reports(campaign: Campaign, asked: Round, pairs: Path, issue: Issue | None) -> Iterator[bytes]:
-    """The reports in a file, or one for every user in it."""
+def _fill_with_reports(spool: Spool, asked: Question, pairs: Path) -> int:
+    """How many of a file's reports were known."""
+    from keyveil.cli.files import Reports
+    from keyveil.report import Envelope
+
+    reports, known = iter(Reports(asked.campaign, [pairs])), 0
+    while group := list(islice(reports, _GROUP)):
+        named = ((f"report {Envelope.from_bytes(report).report_id.hex()}", report) for report in group)
+        known += len(group) - spool.put(named)
+    return known
+
+
+def _fill_with_users(spool: Spool, asked: Question, pairs: Path, columns: dict[str, Any]) -> int:
+    """How many of a file's users were asked before; the others are asked now."""
     from keyveil.cli.console import progress
     from keyveil.cli.crowd import FileUsers
-    from keyveil.cli.files import Reports, holds_reports
-    from keyveil.cli.perturb import say_what_was_settled
+    from keyveil.cli.perturb import say_who_is_unknown
 
-    if holds_reports(pairs):
-        yield from Reports(campaign, [pairs])
-        return
-    crowd = FileUsers(campaign, pairs, asked)
-    say_what_was_settled(crowd)
+    held = read_for(asked.campaign, pairs, **columns).population
+    crowd = FileUsers(asked.campaign, held, asked.round)
+    say_who_is_unknown(crowd)
+    n_users = crowd.n_users
+    crowd.keep(spool.are_new([f"user {name}" for name in crowd.users]))
     with progress("noising", crowd.n_users) as advance:
-        for block in crowd.blocks(issue):
-            for at in range(0, len(block), crowd.length):
-                yield block[at : at + crowd.length]
-            advance(len(block) // crowd.length)
+        for group in _groups(crowd, _issuer(asked)):
+            spool.put(group)
+            advance(len(group))
+    return n_users - crowd.n_users
 
 
-def _upload_all(device: Reporter, patience: float) -> str:
-    """Upload until nothing is left or nothing has moved for too long; the last that was said."""
+def _groups(crowd: FileUsers, issue: Issue | None) -> Iterator[list[tuple[str, bytes]]]:
+    """Users with their reports, some at a time."""
+    for names, block in crowd.answers(issue):
+        reports = [block[at : at + crowd.length] for at in range(0, len(block), crowd.length)]
+        for at in range(0, len(names), _GROUP):
+            named = zip(names[at : at + _GROUP], reports[at : at + _GROUP], strict=True)
+            yield [(f"user {name}", report) for name, report in named]
+
+
+def _upload_all(device: Reporter, spool: Spool, patience: float) -> Receipt:
+    """Upload until nothing is left, the collector refuses or nothing moves for too long; the last word."""
     from keyveil.cli.console import progress
     from keyveil.client import Code
 
     if not (receipt := device.enable()):
         raise LedgerError(receipt.detail)
-    left, moved = _traffic(device).waiting, time.monotonic()
+    left, moved, is_told = spool.traffic().waiting, time.monotonic(), False
     with progress("sending", left) as advance:
         while True:
             receipt = device.upload()
-            traffic = _traffic(device)
+            traffic = spool.traffic()
             if traffic.waiting < left:
                 advance(left - traffic.waiting)
                 left, moved = traffic.waiting, time.monotonic()
-            if receipt.code is not Code.WAITING or time.monotonic() - moved >= patience:
-                return receipt.detail
+            if receipt.code is not Code.WAITING:
+                spool.try_at_once()
+                return receipt
+            if time.monotonic() - moved >= patience:
+                return receipt
+            if not is_told:
+                click.echo(f"{receipt.detail}; trying again for {patience:g} s without progress", err=True)
+                is_told = True
             time.sleep(min(max(traffic.not_before - time.time(), 0.05), max(patience, 0.05)))
-
-
-def _traffic(device: Reporter) -> Traffic:
-    from keyveil.client import Receipt
-
-    status = device.status()
-    if isinstance(status, Receipt):
-        raise LedgerError(status.detail)
-    return status.traffic

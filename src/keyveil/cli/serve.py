@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from keyveil.cli.token import hand_over, token_file_option
+
 if TYPE_CHECKING:
     from keyveil.collector.store import Migration
 
@@ -89,6 +91,7 @@ def _read_origins(_: click.Context, __: click.Parameter, given: tuple[str, ...])
     metavar="FILE",
     help="Where an embedded store that must be migrated is copied to, as it was.",
 )
+@token_file_option
 def serve(
     store: str,
     host: str,
@@ -101,8 +104,9 @@ def serve(
     origins: tuple[str, ...],
     patience: float,
     backup_first: Path | None,
+    token_file: Path | None,
 ) -> None:
-    """Collect reports over HTTP until told to stop. The first start prints an admin token, once.
+    """Collect reports over HTTP until told to stop. The first start makes an admin token.
 
     Put a server that speaks https in front: devices send over http to their own machine only.
     """
@@ -119,9 +123,6 @@ def serve(
         patience=patience,
     )
 
-    def show_token(token: str) -> None:
-        click.echo(f"admin token, shown this once: {token}")
-
     def announce(migration: Migration) -> None:
         copy = "no copy is made" if backup_first is None else f"a copy goes to {backup_first}"
         click.echo(f"migrating the store from schema {migration.start} to {migration.end}; {copy}")
@@ -133,6 +134,6 @@ def serve(
         host=host,
         port=port,
         settings=settings,
-        show_token=show_token,
+        show_token=lambda token: hand_over(token, token_file),
         started=lambda address: click.echo(f"listening on {address}"),
     )

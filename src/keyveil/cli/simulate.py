@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from keyveil.cli.columns import column_options, read_own, skip_option, tell
 from keyveil.cli.settings import set_option
 from keyveil.errors import BudgetError, DomainError, MechanismError
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Write results and SVG plots here."
 )
+@column_options
+@skip_option
 def simulate(
     pairs: Path,
     mechanism: str,
@@ -54,8 +57,9 @@ def simulate(
     settings: tuple[str, ...],
     as_json: bool,
     out: Path | None,
+    **columns: Any,
 ) -> None:
-    """Run mechanisms on the users in PAIRS (Parquet or CSV: user, key, value) and score them.
+    """Run mechanisms on the users in PAIRS (CSV, JSON lines or Parquet) and score them.
 
     Errors of means are on the scale [-1, 1]; keys nobody holds are left out of them.
     """
@@ -63,7 +67,6 @@ def simulate(
     from keyveil.numerics import parse_epsilon
     from keyveil.protocols import parse_options
     from keyveil.simulate import run
-    from keyveil.simulate.pairs import read_pairs
 
     names = _split(mechanism)
     if not names:
@@ -71,9 +74,9 @@ def simulate(
     epsilons = [float(parse_epsilon(text, where="--epsilon")) for text in _split(epsilon)]
     if not epsilons:
         raise BudgetError("--epsilon must give at least one budget")
-    population = read_pairs(pairs, value_range=_parse_range(value_range), clamp=clamp)
-    if population.repeated_rows:
-        click.echo(f"averaged {population.repeated_rows} rows that repeat a (user, key)", err=True)
+    reading = read_own(pairs, value_range=parse_range(value_range), clamp=clamp, **columns)
+    tell(reading.settled())
+    population = reading.population
     with progress("simulating", len(names) * len(epsilons) * max(repeats, 1)) as advance:
         cells = run(
             population,
@@ -102,7 +105,8 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _parse_range(text: str | None) -> tuple[float, float] | None:
+def parse_range(text: str | None) -> tuple[float, float] | None:
+    """The two ends in "LO,HI"."""
     if text is None:
         return None
     try:

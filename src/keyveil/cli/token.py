@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import click
 
 from keyveil.cli.asking import Server, server_options
+from keyveil.errors import StoreError
 
-_campaign_option = click.option("--campaign", metavar="ID", help="The campaign; every campaign if left out.")
+token_file_option = click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Where the admin token goes, readable by its owner alone; it is printed if left out.",
+)
+_campaign_option = click.option(
+    "--campaign",
+    metavar="CAMPAIGN",
+    help="The campaign, by its id or the beginning of it, its name or its file; every campaign if left out.",
+)
 
 
 @click.group()
@@ -26,9 +39,8 @@ def create(
     role: str, campaign: str | None, label: str, rate: float | None, url: str, token: str | None
 ) -> None:
     """Make a token for ROLE; it is printed this once."""
-    made = Server(url=url, token=token).ask(
-        "POST", _path(campaign), {"role": role, "label": label, "rate": rate}
-    )
+    server = Server(url=url, token=token)
+    made = server.ask("POST", _path(server, campaign), {"role": role, "label": label, "rate": rate})
     click.echo(made["token"])
 
 
@@ -38,7 +50,8 @@ def create(
 @server_options
 def list_(campaign: str | None, as_json: bool, url: str, token: str | None) -> None:
     """List tokens, without their secrets."""
-    found = Server(url=url, token=token).ask("GET", _path(campaign))["tokens"]
+    server = Server(url=url, token=token)
+    found = server.ask("GET", _path(server, campaign))["tokens"]
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -52,8 +65,41 @@ def list_(campaign: str | None, as_json: bool, url: str, token: str | None) -> N
 @server_options
 def revoke(id: str, campaign: str | None, url: str, token: str | None) -> None:
     """Revoke a token by its id; it opens nothing from now on."""
-    Server(url=url, token=token).ask("DELETE", f"{_path(campaign)}/{id}")
+    server = Server(url=url, token=token)
+    server.ask("DELETE", f"{_path(server, campaign)}/{id}")
 
 
-def _path(campaign: str | None) -> str:
-    return "/v1/tokens" if campaign is None else f"/v1/campaigns/{campaign}/tokens"
+@token.command()
+@click.option("--store", required=True, metavar="URL", help="The store, as `keyveil serve --store` names it.")
+@token_file_option
+def recover(store: str, token_file: Path | None) -> None:
+    """Make another admin token, for whoever holds the store: every other one is lost or revoked.
+
+    Stop the collector of an embedded store first. The log of acts says that it was done.
+    """
+    from keyveil.collector.campaigns.collector import Collector
+    from keyveil.collector.store import open_store
+
+    opened = open_store(store)
+    try:
+        hand_over(Collector(opened).access.recover(), token_file)
+    finally:
+        opened.close()
+
+
+def hand_over(token: str, token_file: Path | None) -> None:
+    """Show an admin token once, or put it into a new file that only its owner reads."""
+    if token_file is None:
+        click.echo(f"admin token, shown this once: {token}")
+        return
+    try:
+        with open(token_file, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(f"{token}\n")
+    except OSError as error:
+        click.echo(f"admin token, shown this once: {token}")
+        raise StoreError(f"cannot write {token_file}: {error.strerror}; the token is above") from None
+    click.echo(f"admin token, in {token_file}")
+
+
+def _path(server: Server, campaign: str | None) -> str:
+    return "/v1/tokens" if campaign is None else f"{server.campaign(campaign)}/tokens"

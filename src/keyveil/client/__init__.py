@@ -2,14 +2,15 @@
 
 ::
 
-    device = Reporter(campaign, ledger="device.db", collector="https://collect.example.org")
-    device.enable()                         # once the person has said yes
-    device.submit({"maps": 12.0})           # never raises; asks the network for an issued id at most
-    device.upload_soon()                    # never raises, returns at once
+    with Reporter(campaign, ledger="device.db", collector="https://collect.example.org") as device:
+        device.enable()                     # once the person has said yes
+        device.submit({"maps": 12.0})       # never raises; asks the network for an issued id at most
+        device.upload_soon()                # never raises, returns at once; the block's end waits, not long
 """
 
 from keyveil.client.caps import Caps
 from keyveil.client.queue import Limits, Traffic
+from keyveil.client.reading import Reading
 from keyveil.client.receipt import SENTENCES, Code, Receipt
 from keyveil.client.reporter import Reporter, Status
 from keyveil.client.transport import Fetched, Issuer, fetch_campaign, fetch_round, issued_ids
@@ -21,6 +22,7 @@ __all__ = [
     "Fetched",
     "Issuer",
     "Limits",
+    "Reading",
     "Receipt",
     "Reporter",
     "Status",

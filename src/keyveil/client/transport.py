@@ -260,7 +260,7 @@ def split_address(url: str) -> tuple[str, str]:
 def _settled(body: bytes, expected: int) -> Settled:
     try:
         statuses = json.loads(body)["reports"]
-        if not isinstance(statuses, list) or len(statuses) != expected or set(map(type, statuses)) != {str}:
+        if not isinstance(statuses, list) or len(statuses) != expected or set(map(type, statuses)) - {str}:
             raise ValueError
     except (ValueError, KeyError, TypeError, RecursionError):
         raise TransportError(f"expected one status for each of {expected} reports, got none") from None

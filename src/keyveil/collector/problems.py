@@ -150,6 +150,18 @@ _ENTRIES: dict[str, Entry] = {
         "The campaign's retention dropped them after the round; tallies and releases remain.",
         "Keep reports (retention) in campaigns that are to be recounted.",
     ),
+    "last-admin": Entry(
+        409,
+        "This is the last admin's token",
+        "Without it nobody could make tokens, read the log of acts or take backups.",
+        "Make another admin token first, then revoke this one with it.",
+    ),
+    "no-reports": Entry(
+        409,
+        "There is nothing to release yet",
+        "No report was counted, so nothing can be said of any key.",
+        "Wait for reports; `keyveil campaign show ID` says how many there are.",
+    ),
     "not-embedded": Entry(
         409,
         "The store makes its own backups",

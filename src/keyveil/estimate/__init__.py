@@ -21,12 +21,13 @@ from keyveil.estimate.intervals import (
     simultaneous_interval,
     tied_with,
 )
-from keyveil.estimate.post import STEPS, clip, none, step
+from keyveil.estimate.post import READABLE, STEPS, clip, none, readable, step
 from keyveil.estimate.shares import QUARTERS, Shares, below, in_parts, value_shares
 
 __all__ = [
     "HOSTILE_SHARE",
     "QUARTERS",
+    "READABLE",
     "STEPS",
     "Distribution",
     "Estimates",
@@ -50,6 +51,7 @@ __all__ = [
     "none",
     "project",
     "rank_ranges",
+    "readable",
     "simultaneous_interval",
     "step",
     "subtract_fakes",

@@ -19,6 +19,9 @@ from keyveil.estimate.sizes import SizeLaw, Truncation
 
 Step = Callable[[Estimates], Estimates]
 
+# What a release does if nobody says otherwise.
+READABLE = "readable"
+
 # Standard errors from which an attack, rather than chance, is taken to have left its mark.
 SURELY = 5.0
 # Reports about the median key below which nothing is said: counts that small are not normal.
@@ -47,6 +50,18 @@ def clip(raw: Estimates) -> Estimates:
         frequency=np.where(heard, frequency, 0.0),
         mean=np.where(heard, (up - down) / frequency, 0.0),
     )
+
+
+def readable(raw: Estimates) -> Estimates:
+    """The unbiased numbers, moved to where they can be: a frequency into [0, 1], a mean into its interval.
+
+    A mean whose interval is the whole range is not known: it is left out. A release cuts the intervals of
+    frequencies to [0, 1], too, which takes nothing away that could be true.
+    """
+    low, high = raw.mean_interval()
+    is_known = (low > -1) | (high < 1)
+    mean = np.where(is_known, np.clip(raw.mean, low, high), np.nan)
+    return raw.after(READABLE, frequency=np.clip(raw.frequency, 0.0, 1.0), mean=mean)
 
 
 def project(raw: Estimates) -> Estimates:
@@ -128,7 +143,7 @@ def _silent_share(raw: Estimates, pull: Lever) -> float:
 
 
 STEPS: Mapping[str, Step] = MappingProxyType(
-    {"none": none, "clip": clip, "project": project, "shrink": shrink, "recover": recover}
+    {READABLE: readable, "none": none, "clip": clip, "project": project, "shrink": shrink, "recover": recover}
 )
 
 

@@ -136,13 +136,20 @@ class Candidate:
         noise = float(other @ gap**2) / crowd.users
         return float(np.sqrt(np.mean(noise / cut**2)))
 
+    def bias(self, crowd: Crowd) -> float:
+        """How far cutting records moves the frequency that it moves most, in standard errors."""
+        cut = Truncation(law=crowd.law, l=self.length).share(crowd.frequency)
+        noise = np.sqrt(self.moments.covariance(cut, 0.0, self.asked(crowd.users)).frequency)
+        return float(np.max((crowd.frequency - cut) / noise))
+
     def precision_top(self, crowd: Crowd, top: int) -> float:
-        """By draws of all keys' estimates."""
+        """By draws of all keys' estimates; NaN where the top is all there is, and nothing has to be found."""
+        if top >= crowd.n_keys:
+            return float("nan")
         frequency = np.repeat(crowd.frequency, np.round(crowd.counts).astype(int))
         cut = Truncation(law=crowd.law, l=self.length).share(frequency)
         noise = np.sqrt(self.moments.covariance(cut, 0.0, self.asked(crowd.users)).frequency)
         rng = np.random.default_rng(SEED)
-        top = min(top, cut.size)
         found = [
             np.mean(np.argpartition(-(cut + noise * rng.standard_normal(cut.size)), top - 1)[:top] < top)
             for _ in range(10)
@@ -193,9 +200,19 @@ class Candidate:
 
 
 def candidates(
-    epsilon: float, crowd: Crowd, *, want: str, at: float | None, top: int = 50
+    epsilon: float,
+    crowd: Crowd,
+    *,
+    want: str,
+    at: float | None,
+    top: int = 50,
+    most_bias: float = float("inf"),
 ) -> list[Candidate]:
-    """Every mechanism at the padding length that suits what is wanted, best first."""
+    """Every mechanism at the padding length that suits what is wanted, best first.
+
+    `most_bias` bounds, in standard errors, how far cutting records may move a frequency: the interval of a
+    mechanism of one round knows nothing of the cut. Where no length keeps to it, the longest is taken.
+    """
     if want not in WANTED:
         raise MechanismError(f'want must be one of {", ".join(WANTED)}, got "{want}"')
     chosen = []
@@ -205,7 +222,11 @@ def candidates(
         errors = [candidate.error(crowd, want, at, top) for candidate in made]
         if np.all(np.isnan(errors)):
             continue
-        place = int(np.nanargmin(errors))
+        is_fit = (
+            [each.bias(crowd) <= most_bias for each in made] if most_bias < np.inf else [True] * len(made)
+        )
+        fit = np.where(is_fit, errors, np.nan)
+        place = len(made) - 1 if np.all(np.isnan(fit)) else int(np.nanargmin(fit))
         chosen.append((errors[place], made[place]))
     return [candidate for _, candidate in sorted(chosen, key=lambda pair: pair[0])]
 

@@ -20,6 +20,7 @@ class Plan:
     """The choice, what else there is, and what was found or compared, in words."""
 
     want: str
+    n_keys: int
     error: float
     wanted_error: float | None
     choice: Prediction
@@ -53,8 +54,11 @@ def make_plan(
     want: str = "frequency",
     at: float | None = None,
     top: int = 50,
+    most_bias: float = math.inf,
 ) -> Plan:
     """The plan for a crowd (whose own number of users counts only where `users` is given).
+
+    `most_bias` is that of `candidates`: without a bound the error alone decides how records are cut.
 
     >>> from keyveil.estimate.sizes import SizeLaw
     >>> crowd = Crowd(users=1, n_keys=100, law=SizeLaw.exactly(1))
@@ -82,7 +86,7 @@ def make_plan(
         assert error is not None
         epsilon = _solve_epsilon(crowd, error, want, at, top)
         words.append(f"epsilon {epsilon:g} is enough for an error of {error:g} with {users:,} users")
-    ranked = candidates(epsilon, crowd, want=want, at=at, top=top)
+    ranked = candidates(epsilon, crowd, want=want, at=at, top=top, most_bias=most_bias)
     predictions = tuple(candidate.predict(crowd, at, top) for candidate in ranked)
     reached = ranked[0].error(crowd, want, at, top)
     if error is not None and not words:
@@ -92,6 +96,7 @@ def make_plan(
     words.append(guess_in_words(epsilon))
     return Plan(
         want=want,
+        n_keys=crowd.n_keys,
         error=reached,
         wanted_error=error,
         choice=predictions[0],

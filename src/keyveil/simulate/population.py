@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,8 @@ class Population:
     values: Floats
     value_range: tuple[float, float] = (-1.0, 1.0)
     repeated_rows: int = 0
+    user_names: NDArray[Any] | None = None
+    """Who they are, where a file says so."""
 
     @classmethod
     def from_pairs(
@@ -115,7 +118,13 @@ class Population:
         sizes = self.sizes[users]
         offsets = np.concatenate(([0], np.cumsum(sizes)))
         pairs = np.repeat(self.offsets[users] - offsets[:-1], sizes) + np.arange(offsets[-1])
-        return replace(self, offsets=offsets, codes=self.codes[pairs], values=self.values[pairs])
+        return replace(
+            self,
+            offsets=offsets,
+            codes=self.codes[pairs],
+            values=self.values[pairs],
+            user_names=None if self.user_names is None else self.user_names[users],
+        )
 
     def restrict(self, keys: Ints) -> Population:
         """All users, but only these keys, which get the codes 0, 1, ... in the order given."""
@@ -123,7 +132,7 @@ class Population:
         place[keys] = np.arange(keys.size)
         kept = place[self.codes] >= 0
         users = np.repeat(np.arange(self.n_users), self.sizes)[kept]
-        return Population.from_pairs(
+        made = Population.from_pairs(
             users,
             place[self.codes[kept]],
             self.values[kept],
@@ -131,6 +140,7 @@ class Population:
             names=[self.names[key] for key in keys],
             value_range=self.value_range,
         )
+        return replace(made, user_names=self.user_names)
 
     def keep_pairs(self, pairs: int, rng: np.random.Generator) -> Population:
         """All users, with at most so many of their pairs, drawn at random."""

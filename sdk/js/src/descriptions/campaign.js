@@ -13,6 +13,7 @@ import { toUtf8 } from "../numerics/bytes.js";
  * @property {string} name
  * @property {number} epsilon
  * @property {string[]} keys
+ * @property {string[]} [names]
  * @property {[number, number]} value_range
  * @property {boolean} other
  * @property {string} owner
@@ -23,6 +24,7 @@ import { toUtf8 } from "../numerics/bytes.js";
 const LARGEST_CAMPAIGN = 2 ** 20;
 const LARGEST_EPSILON = 32;
 const MOST_KEYS = 32768;
+const LONGEST_UNIT = 40;
 const OTHER = "other";
 
 // Half a character, as it is or escaped; a canonical text escapes no whole one.
@@ -64,6 +66,8 @@ const OPTIONAL = {
   rho: (value) => isNumber(value) && Math.abs(value) <= 1,
   rounds: Number.isSafeInteger,
   users: isCount,
+  unit: (value) => isText(value) && 0 < value.length && [...value].length <= LONGEST_UNIT,
+  names: isKeys,
   // Whoever draws their own ids says nothing.
   ids: (value) => value === "issued",
 };
@@ -104,6 +108,7 @@ export function readCampaign(text) {
   demand(Object.entries(said).every(([name, value]) => Object.hasOwn(RULES, name) && RULES[name](value)));
   demand(canonicalCampaign(said) === text);
   const fields = /** @type {CampaignText} */ (/** @type {unknown} */ (said));
+  demand(fields.names === undefined || fields.names.length === fields.keys.length);
   const { name, epsilon, keys, value_range: valueRange, other, owner, purpose, expires } = fields;
   const names = other ? [...keys, OTHER] : keys;
   return {

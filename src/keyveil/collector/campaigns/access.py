@@ -12,6 +12,7 @@ from keyveil.collector.campaigns.messages import (
     TokenView,
 )
 from keyveil.collector.problems import Problem
+from keyveil.collector.store.base import Writing
 from keyveil.collector.tokens import BELOW_OPERATOR, Credential, Role, digest, mint, recognise
 from keyveil.errors import StoreError
 
@@ -34,19 +35,24 @@ class Access:
                 tx.be_alone()
                 if tx.has_admin():
                     return None
-                token, credential = mint(
-                    Role.ADMIN, None, now=self._context.now(), label="made at the first start"
-                )
-                tx.add_credential(credential)
-                tx.log(
-                    at=self._context.now(), token=NOBODY, act="token-made", detail=f"{credential.id} admin"
-                )
-                return token
+                return self._make_admin(tx, label="made at the first start")
         except StoreError as error:
             if not error.damaged:
                 raise
             self._context.mark_damaged("tokens", str(error))
             return None
+
+    def recover(self) -> str:
+        """Another admin token, for whoever holds the store; it is shown once."""
+        with self._context.store.write() as tx:
+            return self._make_admin(tx, label="recovered by whoever holds the store")
+
+    def _make_admin(self, tx: Writing, *, label: str) -> str:
+        now = self._context.now()
+        token, credential = mint(Role.ADMIN, None, now=now, label=label)
+        tx.add_credential(credential)
+        tx.log(at=now, token=NOBODY, act="token-made", detail=f"{credential.id} admin, {label}")
+        return token
 
     def cached(self, token: str) -> Credential | None:
         """A device's credential from the cache; that it is live is checked again where reports are written.
@@ -118,10 +124,18 @@ class Access:
                 raise Problem("unknown-token-id")
             if actor.role is not Role.ADMIN and found.role not in BELOW_OPERATOR:
                 raise Problem("forbidden", "an operator revokes tokens of devices and analysts")
+            if found.role is Role.ADMIN and not self._has_other_admin(tx, id):
+                raise Problem("last-admin")
             tx.revoke(id, now)
             tx.log(at=now, token=actor.id, act="token-revoked", campaign=campaign or "", detail=id)
         self._by_id.pop(id, None)
         self._devices = {key: device for key, device in self._devices.items() if device.id != id}
+
+    def _has_other_admin(self, tx: Writing, id: str) -> bool:
+        # Two who revoke each other's at once must not both succeed.
+        tx.be_alone()
+        live = [each for each in tx.credentials(None) if each.role is Role.ADMIN and each.revoked_at is None]
+        return any(each.id != id for each in live)
 
     def acts(self, after: int) -> ActList:
         """The log of administrative acts from a place on."""

@@ -15,7 +15,7 @@ from keyveil.campaign import Campaign
 from keyveil.methods import mechanism_of
 
 # Fields that say something about the campaign and nothing about a report.
-_WORDS = ("name", "owner", "purpose", "expires")
+_WORDS = ("name", "owner", "purpose", "expires", "unit", "names")
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):

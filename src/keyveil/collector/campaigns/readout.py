@@ -44,7 +44,11 @@ class ReadOut:
     def release(self, id: str, *, post: str, estimator: str | None) -> tuple[Release, bool]:
         """What the campaign found, and whether more reports may still come."""
         found = self._outcomes.get(id, estimator=estimator)
-        return _make_release(found, post), found.version.is_open
+        if not any(found.version.counts):
+            raise Problem("no-reports")
+        made, is_open = _make_release(found, post), found.version.is_open
+        # The last word is what anybody recomputes from the reports; what comes before it says so.
+        return replace(made, metadata={**made.metadata, "state": "interim"}) if is_open else made, is_open
 
     def results(self, id: str, *, post: str) -> bytes:
         """The release as the dashboard shows it, packed."""

@@ -24,6 +24,7 @@ from keyveil.dashboard.planning import PlanAnswer, PlanQuestion
 from keyveil.dashboard.privacy import Promise
 from keyveil.dashboard.reach import Reach
 from keyveil.dashboard.results import Results
+from keyveil.estimate import READABLE
 
 if TYPE_CHECKING:
     from keyveil.collector.http.app import Application
@@ -269,7 +270,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         path=f"{_CAMPAIGN}/release",
         summary="What the campaign found, with 95 % intervals.",
         roles=ANALYSTS,
-        query={"format": _choice(*RELEASE_TYPES), "post": {**_TEXT, "default": "none"}, "estimator": _TEXT},
+        query={"format": _choice(*RELEASE_TYPES), "post": {**_TEXT, "default": READABLE}, "estimator": _TEXT},
         answers={kind: m.ReleaseDocument if kind == JSON else None for kind in RELEASE_TYPES.values()},
         problems=(
             "unknown-campaign",

@@ -492,6 +492,19 @@ def _total(round: int, rows: Iterable[tuple[int, bytes]]) -> Tally:
     return reduce(add, tallies)
 
 
+# By PostgreSQL's own codes, or their first two letters.
+_WORDS_OF_STATES = {
+    "28": "the user or the password is not accepted",
+    "3D000": "there is no database of this name; create it first",
+    "42501": "the user may not do this; grant it the rights to its schema",
+    "53100": "the disk is full",
+    "53300": "there are too many connections",
+    "55P03": "another process holds a lock for too long",
+    "57P01": "PostgreSQL is being shut down",
+    "57P03": "PostgreSQL is starting up",
+}
+
+
 @contextmanager
 def _refusals() -> Iterator[None]:
     """What PostgreSQL says, in our words; addresses and passwords stay out of them."""
@@ -500,4 +513,16 @@ def _refusals() -> Iterator[None]:
     except _DAMAGED:
         raise StoreError("the store is damaged: PostgreSQL found corrupted data", damaged=True) from None
     except psycopg.Error as error:
-        raise StoreError(f"the store cannot be used now: {type(error).__name__}") from None
+        raise StoreError(f"the store cannot be used now: {_in_words(error)}") from None
+
+
+def _in_words(error: psycopg.Error) -> str:
+    """What an operator can do something about; what PostgreSQL says may hold an address, and is left out."""
+    if error.sqlstate is not None:
+        said = _WORDS_OF_STATES.get(error.sqlstate) or _WORDS_OF_STATES.get(error.sqlstate[:2])
+        return (
+            f"{said} (PostgreSQL's {error.sqlstate})" if said else f"{type(error).__name__} {error.sqlstate}"
+        )
+    if isinstance(error, psycopg.OperationalError):
+        return "PostgreSQL does not answer; is it running, and may this machine connect to it?"
+    return type(error).__name__

@@ -339,6 +339,8 @@ class SqliteStore:
         self._turns: dict[int, int] = {}
         try:
             with _refusals():
+                if not read_only:
+                    _make_private(path)
                 self._writer = self._connect()
                 if read_only:
                     tx = _SqliteStatements(self._writer)
@@ -579,6 +581,12 @@ def _sync(folder: Path) -> None:
         os.fsync(held)
     finally:
         os.close(held)
+
+
+def _make_private(path: Path) -> None:
+    """A new file is its owner's alone; SQLite gives those that it puts beside it the same mode."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _lock(path: Path) -> int:

@@ -29,6 +29,8 @@ export class Found {
     this.z = results.z;
     this.z_all = results.z_all;
     this.columns = results.columns;
+    /** What keys are called, for people. */
+    this.names = results.columns.name ?? results.columns.key;
     this.rank_best = results.rank_best;
     this.rank_worst = results.rank_worst;
     this.distribution = results.distribution;

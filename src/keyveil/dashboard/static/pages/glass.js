@@ -447,7 +447,7 @@ class Glass {
         was: before ? 100 * before.raw[code] : null,
       }));
       const label = (code) => {
-        const name = shown(found.columns.key[code]);
+        const name = shown(found.names[code]);
         return name.length > 18 ? `${[...name].slice(0, 16).join("")}\u2026` : name;
       };
       const drawn = await figure((Plot) => ({

@@ -159,7 +159,7 @@ async function liars(id, query, remember, signal) {
     h(
       "tr",
       { class: found.isNoise(code) ? "noise" : null },
-      h("th", { scope: "row" }, nameNode(found.columns.key[code])),
+      h("th", { scope: "row" }, nameNode(found.names[code])),
       h("td", { class: "number strong" }, percent(found.columns.frequency[code], digits)),
       h("td", { class: "nowrap" }, `${percent(found.low[code], digits)} to ${percent(found.high[code], digits)}`),
       h(

@@ -353,7 +353,7 @@ function rankingTable({ plan, solved: { keys } }) {
                   : short(50 * one.mean_rmse),
             ),
             h("td", { class: "number" }, percent(one.detectable_frequency)),
-            h("td", { class: "number" }, `${Math.round(100 * one.precision_top)} %`),
+            h("td", { class: "number" }, one.precision_top === null ? "-" : `${Math.round(100 * one.precision_top)} %`),
             h("td", { class: "number" }, count(one.bits_per_report)),
           ),
         ),

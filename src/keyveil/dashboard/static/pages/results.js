@@ -106,7 +106,7 @@ async function topChart(found, state, width) {
     isNoise: found.isNoise(code),
   }));
   const label = (code) => {
-    const name = shown(found.columns.key[code]);
+    const name = shown(found.names[code]);
     return name.length > 22 ? `${[...name].slice(0, 20).join("")}\u2026` : name;
   };
   const longest = Math.max(...codes.map((code) => label(code).length));
@@ -167,7 +167,7 @@ async function topChart(found, state, width) {
           ...common,
           width: halfOf(width),
           y: { type: "point", domain: codes },
-          x: { label: "mean value", domain: [low, high] },
+          x: { label: found.metadata.unit ?? "mean value", domain: [low, high] },
           ariaLabel: "Mean values of the same keys with 95 % intervals; the table below has the numbers",
           marks: [
             ...axis(Plot, {}),
@@ -407,7 +407,7 @@ class View {
     const wanted = state.q.trim().toLowerCase();
     const top = Number(state.top) > 0 ? Number(state.top) : found.n;
     if (!wanted && state.show === "all") return found.order.slice(0, top);
-    const names = (this.names ??= found.columns.key.map((name) => name.toLowerCase()));
+    const names = (this.names ??= found.names.map((name) => name.toLowerCase()));
     const isFitting = (code) =>
       (!wanted || names[code].includes(wanted)) &&
       (state.show === "all" || found.isNoise(code) === (state.show === "noise"));
@@ -484,7 +484,7 @@ class View {
       h(
         "th",
         { scope: "row" },
-        nameNode(columns.key[code]),
+        nameNode(found.names[code]),
         isNoise && h("span", { class: "unseen" }, " (within noise)"),
       ),
       h("td", { class: "number strong" }, percent(columns.frequency[code], this.digits)),
@@ -611,7 +611,7 @@ async function distributions(found, room) {
         marginBottom: 24,
         marginTop: 8,
         marginRight: 6,
-        ariaLabel: `Distribution of the values of ${shown(found.columns.key[code])}`,
+        ariaLabel: `Distribution of the values of ${shown(found.names[code])}`,
         x: { label: null, domain: found.value_range, ticks: 3, tickSize: 3 },
         y: { label: null, domain: [0, 100 * most], ticks: 3, tickSize: 3 },
         marks: [
@@ -625,7 +625,7 @@ async function distributions(found, room) {
           Plot.ruleY([0], { stroke: "var(--muted)" }),
         ],
       }));
-      return h("figure", {}, h("figcaption", {}, nameNode(found.columns.key[code])), drawn);
+      return h("figure", {}, h("figcaption", {}, nameNode(found.names[code])), drawn);
     }),
   );
   return h(
