@@ -188,6 +188,7 @@ test("who ends it hears nothing more, and where there is no page nothing happens
   const here = page();
   const { met, fetch } = collecting();
   const { device, end } = await inPage(here, { fetch });
+  assert.equal(device.uploadOnHide(), end, "asked again it listens once");
   await device.submit({ maps: 12 });
   end();
   here.leave();
