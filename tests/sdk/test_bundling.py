@@ -267,3 +267,6 @@ def test_the_checked_versions_are_exact_and_the_lock_names_no_registry():
         if name:
             assert "resolved" not in package
             assert package["integrity"].startswith("sha512-")
+    # What is for another platform is named too: without it `npm ci` installs nothing at all.
+    wanted = {name for package in packages.values() for name in package.get("optionalDependencies", ())}
+    assert wanted <= {name.rpartition("node_modules/")[2] for name in packages}
