@@ -7,7 +7,7 @@ ARGS ?=
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo test node postgres java chromium bench-check check format lint types imports javascript docs bench nightly mutants \
-        clean
+        release stranger clean
 
 demo: $(VENV)/.demo            ## the whole path, end to end
 	$(BIN)/keyveil demo $(ARGS)
@@ -90,6 +90,9 @@ mutants: $(VENV)/.dev          ## plant faults one at a time; the tests must cat
 nightly: $(VENV)/.dev mutants  ## the slow proofs
 	$(BIN)/pytest -v -n 2 -m nightly --durations=25
 	$(BIN)/python bench/theory.py
+
+release: $(VENV)/.dev          ## both distributions, a bill of materials and checksums, in dist/
+	$(BIN)/python scripts/release.py
 
 clean:
 	rm -rf $(VENV) node_modules .bench-venv docs/_build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

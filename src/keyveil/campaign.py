@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, fields
 from datetime import UTC, datetime, timedelta
@@ -121,6 +120,8 @@ class Campaign:
     @classmethod
     def load(cls, path: str | Path) -> Campaign:
         """The campaign in a TOML or JSON file; `keys_file` names a text file with one key a line."""
+        import tomllib
+
         path = Path(path)
         try:
             text = path.read_text(encoding="utf-8")

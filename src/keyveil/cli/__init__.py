@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import sys
 
+# Which extra brings what; the first that suits is named.
+_EXTRAS = {
+    "analysis": ("click", "rich", "numpy", "scipy", "pyarrow", "matplotlib", "jinja2"),
+    "server": ("msgspec", "psycopg", "starlette", "uvicorn", "httptools", "uvloop"),
+    "fast": ("numba", "llvmlite", "cryptography"),
+    "spark": ("pyspark", "pandas", "py4j"),
+}
+
 
 def main() -> None:
     """Run the command; a refusal is one sentence on stderr and exit status 2."""
-    try:
-        import click  # noqa: F401  (is the extra installed?)
-    except ModuleNotFoundError:
-        sys.exit("keyveil: the command line is an extra; pip install 'keyveil[analysis]'")
-    from keyveil.cli.app import keyveil
     from keyveil.errors import KeyveilError
 
     try:
-        keyveil()
+        from keyveil.cli.app import keyveil
+
+        keyveil(prog_name="keyveil")
     except KeyveilError as error:
-        print(f"keyveil: {error}", file=sys.stderr)
-        sys.exit(2)
+        _refuse(str(error))
     except ModuleNotFoundError as error:
-        if error.name and error.name.partition(".")[0] in ("numpy", "scipy", "pyarrow", "matplotlib", "rich"):
-            print(f"keyveil: this needs {error.name}; pip install 'keyveil[analysis]'", file=sys.stderr)
-            sys.exit(2)
-        raise
+        package = (error.name or "").partition(".")[0]
+        extra = next((extra for extra, brings in _EXTRAS.items() if package in brings), None)
+        if extra is None:
+            raise
+        _refuse(f"this needs {package}, which comes with an extra; pip install 'keyveil[{extra}]'")
+
+
+def _refuse(why: str) -> None:
+    print(f"keyveil: {why}", file=sys.stderr)
+    sys.exit(2)
