@@ -27,7 +27,7 @@ export class Hiding {
   #end = null;
   /** @type {string[]} */
   #ready = [];
-  /** Counts what was forgotten: what was read before that is not held after it. */
+  /** Counts how often all was forgotten: what was read before that is not held after it. */
   #forgotten = 0;
 
   /**
@@ -78,6 +78,7 @@ export class Hiding {
     }
   }
 
+  /** Holds nothing, nor what is being read. */
   forget() {
     this.#ready = [];
     this.#forgotten++;
@@ -94,7 +95,7 @@ export class Hiding {
   /** Nothing is waited for before the request is begun. */
   #send() {
     const part = this.#ready;
-    this.forget();
+    this.#ready = [];
     if (!part.length || asksNotToTrack(this.#options.environment)) return;
     const ends = performance.now() + this.#options.timeout;
     // Whoever is still there settles; a ledger that cannot be written is found out by the next call.
