@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import javascript_types
 import numpy as np
 
 from keyveil.collector.problems import CATALOGUE, REPORT_CODES
@@ -23,7 +24,12 @@ from keyveil.numerics import epsilon_above
 from keyveil.protocols import build_protocol
 
 RESULTS = Path(__file__).resolve().parent.parent / "bench" / "results"
-SOURCES = tuple(sorted(path for path in RESULTS.iterdir() if path.suffix in (".csv", ".json")))
+PACKAGES = RESULTS.parents[1] / "package.json"
+SOURCES = (
+    *sorted(path for path in RESULTS.iterdir() if path.suffix in (".csv", ".json")),
+    *javascript_types.FILES,
+    PACKAGES,
+)
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 OURS = ("auto", "bucket")
 # The crowd of the kernel's table: small enough to read, long enough that padding shows.
@@ -408,6 +414,26 @@ def error_catalogue() -> str:
     )
 
 
+# What other people's builds make of the JavaScript client, by the tool of package.json that tests/sdk runs.
+_BUILDS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "esbuild": ("`--platform=browser`", "`--platform=node`, `--format=cjs` or `esm`; `neutral`"),
+        "vite": ("`build`", "`build.ssr`"),
+        "webpack": ('`target: "web"`', '`target: "node"`'),
+        "typescript": ('`moduleResolution: "bundler"`', '`module: "nodenext"`, `.ts` and `.cts`'),
+    }
+)
+
+
+def builds() -> str:
+    """The bundlers and the type checker that the client is tried with, in their versions."""
+    versions = json.loads(PACKAGES.read_text(encoding="utf-8"))["devDependencies"]
+    return table(
+        ("tool", "version", "for a page", "for Node"),
+        ((name, versions[name], *how) for name, how in _BUILDS.items()),
+    )
+
+
 TABLES: Mapping[str, Callable[..., str]] = MappingProxyType(
     {
         "measured": measured,
@@ -420,5 +446,7 @@ TABLES: Mapping[str, Callable[..., str]] = MappingProxyType(
         "hostile": hostile,
         "attacks": attacks,
         "error-catalogue": error_catalogue,
+        "builds": builds,
+        "javascript-types": javascript_types.show,
     }
 )

@@ -8,6 +8,8 @@
 {tuning}                what its tuned numbers change, halved and doubled
 {hostile}               how far lying devices move a key, from the estimators' weights
 {error-catalogue}       every refusal, from the collector's own table
+{builds}                the bundlers that the JavaScript client is tried with, from package.json
+{javascript-types} A,B  what the client declares under these names, from the types it ships
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Plant faults, one at a time, in a copy of the package; the tests must catch each.
 
     python scripts/mutants.py            prints "41 of 41 caught" and exits with 0
+    python scripts/mutants.py            prints "40 of 40 caught" and exits with 0
 
 A fault is a replacement in one file. The tests run against the copy and stop at the first failure. That every
 fault still finds its line is a test of the gate (tests/scripts).
@@ -313,6 +314,20 @@ FAULTS = (
         "asked=1.0 if mechanism.issued else mechanism.expected_asked(1.0)",
         "asked=1.0",
         ("protocols/test_issued.py",),
+    ),
+    Fault(
+        "every page is let in where one is",
+        "collector/http/origins.py",
+        "return origin if origin in self._allowed else None",
+        "return origin",
+        ("collector/test_origins.py",),
+    ),
+    Fault(
+        "the straight way forgets who may read its answer",
+        "collector/http/direct.py",
+        '"pending": PageUpload}',
+        '"pending": PendingUpload}',
+        ("collector/test_origins.py",),
     ),
 )
 

@@ -331,7 +331,7 @@ export interface Status {
   dropped: number;
 }
 
-/** One round of one campaign on one device: answered once. No method throws: each yields an outcome. */
+/** One round of one campaign on one device: answered once. Only `open` and `connect` throw; the rest yield outcomes. */
 export class Device {
   private constructor(round: never, options: never);
   /** A device for a description that the application has; throws `Refused` for one that is not answered. */

@@ -10,6 +10,7 @@ from serving import Process
 
 from keyveil.cli.app import keyveil
 from keyveil.collector.http.endpoints import ENDPOINTS
+from keyveil.collector.http.intake import FRUITLESS
 from keyveil.collector.http.origins import CrossOrigin
 from keyveil.collector.settings import read_origin
 from keyveil.report import to_frames
@@ -98,6 +99,20 @@ def test_strangers_hear_what_they_heard_before(opened):
         # What a cache keeps for one page is not another's.
         assert asked.headers[VARY] == "Origin"
     assert caller("OPTIONS", path, headers=[("origin", PAGE)]).status == 405
+
+
+def test_who_only_ever_asks_first_is_not_listened_to_for_a_while(opened):
+    """A preflight names nobody and brings nothing: the server slows down an address that sends many."""
+    app, said = opened(PAGE).app, []
+    headers = [(name.encode(), value.encode()) for name, value in preflight("GET")]
+    scope = {"type": "http", "method": "OPTIONS", "path": "/v1/campaigns/x", "headers": headers}
+
+    async def send(message):
+        said.append(message.get("status"))
+
+    opened(PAGE).loop.run_until_complete(app(scope, None, send))
+    assert said == [204, None]
+    assert FRUITLESS in scope
 
 
 def test_refusals_are_shown_to_the_page(opened):

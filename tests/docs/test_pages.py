@@ -23,6 +23,7 @@ def tables(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs")
     yield import_module("page_tables")
     sys.modules.pop("page_tables")
+    sys.modules.pop("javascript_types")
 
 
 def test_every_method_has_a_page_with_story_kernel_use_and_error(tables):
@@ -55,6 +56,32 @@ def test_the_catalogue_holds_every_code(tables):
     page = tables.error_catalogue()
     for code in {*CATALOGUE, *REPORT_CODES, *(refusal.value for refusal in Refusal)}:
         assert f"`{code}`" in page, f"{code} is not in the catalogue"
+
+
+def test_the_page_of_the_javascript_client_shows_every_name_once(tables):
+    """What is exported and not shown, or shown and not exported, fails; so does a name without a sentence."""
+    page = (ROOT / "docs" / "api" / "javascript.md").read_text(encoding="utf-8")
+    shown = [name for names in re.findall(r"{javascript-types} (\S+)", page) for name in names.split(",")]
+    known = tables.javascript_types.declarations()
+    assert sorted(shown) == sorted(known)
+    exported = sum(
+        len(re.findall("^export ", path.read_text(), re.M)) for path in tables.javascript_types.FILES
+    )
+    # Node's types pass on all the others' by one line.
+    assert len(known) == exported - 1
+    for name, declared in known.items():
+        assert declared.comment, f"{name} has no comment"
+        assert f"### `{name}`\n\n{declared.comment}" in tables.javascript_types.show(name)
+    for verb in ("connect", "enable", "submit", "upload", "uploadOnHide"):
+        assert f"{verb}(" in tables.javascript_types.show("Device")
+
+
+def test_the_builds_that_are_named_are_those_that_are_tried(tables):
+    tried = (ROOT / "tests" / "sdk" / "test_bundling.py").read_text(encoding="utf-8")
+    versions = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))["devDependencies"]
+    for name in ("esbuild", "vite", "webpack"):
+        assert f'"{name}"' in tried
+        assert f"| {name} | {versions[name]} |" in tables.builds()
 
 
 def test_contributing_explains_every_check():

@@ -10,6 +10,8 @@ from collecting import make_question
 from javascript import FOLDER, find_node, run_node
 from serving import Process
 
+from keyveil.client import SENTENCES, Reporter
+
 SUBMIT = f"""
   import {{ Device, FileLedger, issuedIds }} from {json.dumps((FOLDER / "node.js").as_uri())};
   const [description, options, held, ledger] = JSON.parse(process.argv[1]);
@@ -106,6 +108,25 @@ def test_a_javascript_device_asks_for_its_id_where_the_collector_hands_them_out(
         assert run_node(CONNECT, f"{collector.url}{url}", {"token": token}, held, ledger) == sent
     finally:
         collector.kill()
+
+
+def test_both_languages_have_the_same_verbs_and_codes():
+    """U19: one said `submit`, `upload` and `not-enabled` where the other said `report`, `send` and `off`."""
+    script = f"""
+      import {{ Device, SENTENCES }} from {json.dumps((FOLDER / "node.js").as_uri())};
+      const names = (owner) => Object.getOwnPropertyNames(owner);
+      const verbs = [...names(Device), ...names(Device.prototype)];
+      console.log(JSON.stringify([verbs, SENTENCES]));
+    """
+    verbs, sentences = run_node(script)
+    assert sentences == {code.value: sentence for code, sentence in SENTENCES.items()}
+    of_python = {name for name in vars(Reporter) if not name.startswith("_")}
+    of_javascript = set(verbs) - {"length", "name", "prototype", "constructor"}
+    shared = {"open", "connect", "report", "submit", "upload", "enable", "disable", "status", "explain"}
+    assert of_javascript & of_python == shared
+    # A page has no threads and no end that waits, a program has no page.
+    assert of_javascript - shared == {"uploadOnHide", "id", "price"}
+    assert of_python - shared == {"upload_soon", "flush", "close", "campaign"}
 
 
 def test_the_javascript_device_has_no_dependencies():

@@ -7,9 +7,10 @@ import time
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from browsing import ask, launched
+from browsing import ask, expect, launched
 from collecting import make_question
 from javascript import FOLDER, find_node, find_tool
 from serving import Process
@@ -36,16 +37,24 @@ PAGE = '<!doctype html><meta charset="utf-8"><title>app</title><script src="/mad
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    extensions_map = {".cjs": "text/javascript", ".html": "text/html"}  # noqa: RUF012
+    extensions_map = {".cjs": "text/javascript", ".js": "text/javascript", ".html": "text/html"}  # noqa: RUF012
 
     def log_message(self, *_):
         pass
 
 
+class Site(NamedTuple):
+    folder: Path
+    named: str
+    stranger: str
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """Somebody's site: a page and its bundle, under two origins."""
+    """Somebody's site, under two origins: a page and its bundle, and the modules for one without a build."""
     folder = tmp_path_factory.mktemp("site")
+    for name in ("keyveil.js", "src"):
+        (folder / name).symlink_to(FOLDER / name)
     (folder / "node_modules").mkdir()
     (folder / "node_modules" / "keyveil").symlink_to(FOLDER)
     (folder / "app.js").write_text(APP, encoding="utf-8")
@@ -56,7 +65,7 @@ def site(tmp_path_factory):
     servers = [ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) for _ in range(2)]
     for server in servers:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield [f"http://localhost:{server.server_port}" for server in servers]
+    yield Site(folder, *(f"http://localhost:{server.server_port}" for server in servers))
     for server in servers:
         server.shutdown()
         server.server_close()
@@ -73,10 +82,10 @@ def visit(browser):
     """A page of an origin, opened by somebody who was never there before."""
     contexts = []
 
-    def visited(origin):
+    def visited(origin, name="index.html"):
         contexts.append(browser.new_context())
         page = contexts[-1].new_page()
-        page.goto(f"{origin}/index.html")
+        page.goto(f"{origin}/{name}")
         return page
 
     yield visited
@@ -109,7 +118,7 @@ class Question:
 def collector(site, tmp_path_factory):
     """Open to the first of the two origins."""
     store = f"sqlite:///{tmp_path_factory.mktemp('collector')}/c.db"
-    made = Process(store, "--allow-origin", site[0])
+    made = Process(store, "--allow-origin", site.named)
     yield made
     made.kill()
 
@@ -117,7 +126,7 @@ def collector(site, tmp_path_factory):
 def test_a_page_of_another_origin_reports_and_is_counted_once(site, collector, visit):
     """U2: the campaign, an id and the report; each with a token, so that the browser asks first."""
     question = Question(collector, "from elsewhere")
-    page = visit(site[0])
+    page = visit(site.named)
     assert (
         page.evaluate("([url, token]) => app.connect(url, token)", [question.url, question.token])
         == "connected"
@@ -134,7 +143,7 @@ def test_a_page_of_another_origin_reports_and_is_counted_once(site, collector, v
 
 def test_a_refusal_is_shown_to_the_page_in_the_collectors_words(site, collector, visit):
     question = Question(collector, "in words")
-    page = visit(site[0])
+    page = visit(site.named)
     init = {"method": "POST", "headers": {"authorization": f"Bearer {collector.admin}"}}
     status, said = page.evaluate("([url, init]) => app.read(url, init)", [f"{question.url}/reports", init])
     assert (status, said["code"]) == (403, "forbidden")
@@ -148,14 +157,14 @@ def test_a_refusal_is_shown_to_the_page_in_the_collectors_words(site, collector,
 
 def test_the_browser_refuses_a_page_that_was_not_named(site, collector, visit):
     question = Question(collector, "not from there")
-    page = visit(site[1])
+    page = visit(site.stranger)
     assert (
         page.evaluate("([url, token]) => app.connect(url, token)", [question.url, question.token])
         == "waiting"
     )
     assert page.evaluate("url => app.read(url)", question.url) == "TypeError"
     # Nothing but a device's routes is for pages, whoever they are.
-    assert visit(site[0]).evaluate("url => app.read(url)", f"{question.url}/privacy") == "TypeError"
+    assert visit(site.named).evaluate("url => app.read(url)", f"{question.url}/privacy") == "TypeError"
 
 
 def test_without_the_option_the_browser_refuses_every_page(site, visit, tmp_path):
@@ -163,7 +172,7 @@ def test_without_the_option_the_browser_refuses_every_page(site, visit, tmp_path
     try:
         question = Question(closed, "nobody")
         said = []
-        page = visit(site[0])
+        page = visit(site.named)
         page.on("console", lambda message: said.append(message.text))
         asked = [question.url, question.token]
         assert page.evaluate("([url, token]) => app.connect(url, token)", asked) == "waiting"
@@ -178,7 +187,7 @@ def test_what_waits_leaves_with_the_page(site, collector, visit, way):
     """Without the listener nothing leaves; with it the report is counted after the page is gone."""
     question = Question(collector, f"left by {way}")
     for is_listening, counted in ((False, 0), (True, 1)):
-        opener = visit(site[0])
+        opener = visit(site.named)
         with opener.context.expect_page() as opened:
             opener.evaluate("() => void window.open('/index.html')")
         page = opened.value
@@ -192,3 +201,23 @@ def test_what_waits_leaves_with_the_page(site, collector, visit, way):
             question.held,
         )
         assert question.reports_in_time(counted) == counted
+
+
+def test_the_page_of_the_documentation_works_as_it_is_written(site, collector, visit):
+    """Without a build, on an open campaign; only the address in it is another."""
+    campaign = make_question(name="an example", keys=("maps", "mail"))
+    collector.create(campaign, uploads="open")
+    text = (FOLDER / "example.html").read_text(encoding="utf-8")
+    address = "https://collect.example.org/v1/campaigns/ID"
+    assert address in text
+    text = text.replace(address, f"{collector.url}/v1/campaigns/{campaign.id}")
+    (site.folder / "example.html").write_text(text, encoding="utf-8")
+    page = visit(site.named, "example.html")
+    page.get_by_role("button", name="Done").click()
+    expect(page.get_by_role("status")).to_contain_text("Reporting is off until enable() is called")
+    page.get_by_role("checkbox").check()
+    page.get_by_role("button", name="Maps").click()
+    page.get_by_role("button", name="Done").click()
+    expect(page.get_by_role("status")).to_contain_text("True here: maps 1.")
+    rounds = ask(collector, f"/v1/campaigns/{campaign.id}/rounds")["rounds"]
+    assert [one["reports"] for one in rounds] == [1]

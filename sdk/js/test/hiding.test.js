@@ -63,7 +63,7 @@ async function inPage(here, { ledger = new MemoryLedger(), ...options } = {}) {
 
 /** Waits until nothing is under way: a few turns of the event loop, for no timer is involved. */
 async function rest() {
-  for (let turn = 0; turn < 50; turn++) await new Promise((done) => setImmediate(done));
+  for (let turn = 0; turn < 20; turn++) await new Promise((done) => setImmediate(done));
 }
 
 for (const how of ["hide", "leave"]) {
@@ -87,7 +87,9 @@ for (const how of ["hide", "leave"]) {
   });
 }
 
-test("a page that ends before the answer sends the same bytes at its next visit", async () => {
+test("a page that ends before the answer sends the same bytes at its next visit", async (context) => {
+  // Nobody is there any more when its time would be over.
+  context.mock.timers.enable({ apis: ["setTimeout"] });
   const ledger = new MemoryLedger();
   const first = page();
   const never = {
@@ -110,6 +112,30 @@ test("what is queued by a hidden page is sent at once", async () => {
   here.hide();
   await device.submit({ maps: 12 });
   assert.equal(met.length, 1);
+});
+
+test("what is being queued while the page is hidden is sent, however far it has come", async () => {
+  for (let at = 1; at <= 6; at++) {
+    const here = page();
+    const { met, fetch } = collecting();
+    const inner = new MemoryLedger();
+    let hidesAfter = Infinity;
+    const ledger = {
+      async update(change) {
+        const result = await inner.update(change);
+        if (--hidesAfter === 0) here.hide();
+        return result;
+      },
+    };
+    const { device } = await inPage(here, { fetch, ledger });
+    await rest();
+    hidesAfter = at;
+    await device.submit({ maps: 12 });
+    if (hidesAfter > 0) here.hide();
+    await rest();
+    assert.ok(met.length >= 1, `hidden after transaction ${at}`);
+    assert.equal((await device.status()).queued, 0);
+  }
 });
 
 test("after a no nothing leaves with the page, whoever said it", async () => {
@@ -188,6 +214,7 @@ test("who ends it hears nothing more, and where there is no page nothing happens
   const here = page();
   const { met, fetch } = collecting();
   const { device, end } = await inPage(here, { fetch });
+  assert.equal(device.uploadOnHide(), end, "asked again it listens once");
   await device.submit({ maps: 12 });
   end();
   here.leave();

@@ -424,6 +424,8 @@ test("a refusal is told in the collector's own words, which are cut to a line an
   }
   assert.equal(await detail(409, JSON.stringify({ detail: "a\u001b[2J\nb" })), "409: a?[2J?b");
   assert.equal((await detail(409, JSON.stringify({ detail: "x".repeat(1e4) }))).length, 305);
+  const [long, took] = await timed(() => detail(409, JSON.stringify({ detail: `${" ".repeat(6e4)}x`, remedy: "Go." })));
+  assert.ok(long === "409: Go" && took < 500, `${long} in ${took} ms`);
 
   const { id } = await Device.open(description(), { ledger: new MemoryLedger() });
   const address = `${await refused(403, JSON.stringify(problem))}/v1/campaigns/${id}`;

@@ -23,10 +23,11 @@ const CHANNEL = "keyveil";
 export class Hiding {
   #campaign;
   #options;
-  #isListening = false;
+  /** @type {(() => void) | null} */
+  #end = null;
   /** @type {string[]} */
   #ready = [];
-  /** Counts what was forgotten: what was read before that is not held after it. */
+  /** Counts how often all was forgotten: what was read before that is not held after it. */
   #forgotten = 0;
 
   /**
@@ -38,12 +39,12 @@ export class Hiding {
     this.#options = options;
   }
 
-  /** Listens to the page, where there is one; yields what ends it. */
+  /** Listens to the page, where there is one and nobody does yet; yields what ends it. */
   listen() {
     /** @type {Environment} */
     const { document, BroadcastChannel, addEventListener, removeEventListener } = this.#options.environment;
-    if (!document || this.#isListening) return () => {};
-    this.#isListening = true;
+    if (!document) return () => {};
+    if (this.#end) return this.#end;
     const [send, look] = [() => this.#send(), () => void this.#look()];
     const change = () => (this.#isHidden() ? send() : look());
     const channel = BroadcastChannel && new BroadcastChannel(CHANNEL);
@@ -51,15 +52,16 @@ export class Hiding {
     document.addEventListener("visibilitychange", change);
     addEventListener?.("pagehide", send);
     addEventListener?.("pageshow", look);
-    look();
-    return () => {
+    this.#end = () => {
       channel?.close();
       document.removeEventListener("visibilitychange", change);
       removeEventListener?.("pagehide", send);
       removeEventListener?.("pageshow", look);
-      this.#isListening = false;
+      this.#end = null;
       this.forget();
     };
+    look();
+    return this.#end;
   }
 
   /**
@@ -72,10 +74,11 @@ export class Hiding {
     try {
       return await work;
     } finally {
-      if (this.#isListening) await this.#look();
+      if (this.#end) await this.#look();
     }
   }
 
+  /** Holds nothing, nor what is being read. */
   forget() {
     this.#ready = [];
     this.#forgotten++;
@@ -92,7 +95,7 @@ export class Hiding {
   /** Nothing is waited for before the request is begun. */
   #send() {
     const part = this.#ready;
-    this.forget();
+    this.#ready = [];
     if (!part.length || asksNotToTrack(this.#options.environment)) return;
     const ends = performance.now() + this.#options.timeout;
     // Whoever is still there settles; a ledger that cannot be written is found out by the next call.

@@ -127,15 +127,25 @@ function exchange({ fetch, address, init, timeout, largest }) {
  * @param {string} body
  */
 function wordsOf(status, body) {
-  const said = [];
+  const words = partsOf(body)
+    // Cut first: looking for the end of a long row of dots takes its length squared.
+    .map((part) => (typeof part === "string" ? part.slice(0, LONGEST_WORDS).replace(/^[ .]+|[ .]+$/g, "") : ""))
+    .filter((part) => part !== "")
+    .join("; ");
+  return words ? `${status}: ${words.slice(0, LONGEST_WORDS).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, "?")}` : String(status);
+}
+
+/**
+ * @param {string} body
+ * @returns {unknown[]}
+ */
+function partsOf(body) {
   try {
     const { detail, title, remedy } = JSON.parse(body);
-    said.push(...[detail || title, remedy].filter((part) => typeof part === "string" && part !== ""));
+    return [detail || title, remedy];
   } catch {
-    // No document: the status says it all.
+    return [];
   }
-  const words = said.map((part) => part.replace(/^[ .]+|[ .]+$/g, "")).join("; ");
-  return words ? `${status}: ${words.slice(0, LONGEST_WORDS).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, "?")}` : String(status);
 }
 
 /**
