@@ -10,7 +10,7 @@ import pytest
 from parts import lacking
 
 from keyveil.client import SENTENCES, Code, Reporter
-from keyveil.mechanisms.named import NAMED
+from keyveil.mechanisms.registry import NAMED
 from keyveil.rounds import FORMAT, Round
 
 ROOT = Path(__file__).resolve().parents[2]
