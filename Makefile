@@ -36,7 +36,10 @@ chromium:
 promtool: $(VENV)/.venv
 	@scripts/find_promtool.sh
 
-check: format lint types imports javascript test   ## the gate
+check: format lint types imports javascript test stranger   ## the gate
+
+stranger: $(VENV)/.dev         ## from a clean environment and a file of one's own to a chart
+	$(BIN)/python scripts/stranger.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format --check .

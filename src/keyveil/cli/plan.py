@@ -202,6 +202,7 @@ def _shuffled(made: Plan, keys: int) -> Shuffled:
 
 def _print(made: Plan, keys: int, value_range: tuple[float, float] | None) -> None:
     from keyveil.cli.console import output, table
+    from keyveil.client import Caps
     from keyveil.plan.predict import labelled
 
     columns = (
@@ -237,6 +238,11 @@ def _print(made: Plan, keys: int, value_range: tuple[float, float] | None) -> No
         output().print(f"- errors of means are {_unit(value_range)}")
     for sentence in made.words:
         output().print(f"- {_in_unit(sentence, made.want, value_range)}")
+    often = int(Caps().lifetime / first.epsilon)
+    output().print(
+        f"- a device spends {Caps().lifetime:g} in its life unless its owner sets another cap: "
+        f"{often:,} campaigns like this one"
+    )
     hidden = _shuffled(made, keys)
     output().print(
         f"- if reports are anonymised and shuffled among all users: central epsilon {hidden.best:.2g} "

@@ -17,7 +17,9 @@ from keyveil.errors import MechanismError
     "--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Where pages go."
 )
 @click.option(
-    "--data", type=click.Path(path_type=Path, file_okay=False), help="Folder with the real data sets."
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Folder with the real data sets.",
 )
 @click.option("--quick", is_flag=True, help="Fewer points, repeats and people: two minutes.")
 def reproduce(papers: tuple[str, ...], out: Path, data: Path | None, quick: bool) -> None:

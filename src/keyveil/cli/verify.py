@@ -23,6 +23,8 @@ def verify(store: str) -> None:
     try:
         opened = open_store(url, read_only=True)
     except StoreError as error:
+        if not error.damaged:
+            raise
         raise click.ClickException(str(error)) from None
     try:
         with progress("reports and ids", None) as advance:

@@ -240,7 +240,9 @@ class _Rows:
         held = ~left_out & ~empty
         key_codes, key_names = _codes(cells["key"].filter(pa.array(held)))
         if not key_names.size:
-            raise PairsError(f"{path.name} names no key; at least one row must hold a key and a value")
+            why = next((why for why, rows in lacking.items() if rows.any()), None)
+            less = f"; rows were skipped {why}" if why else ""
+            raise PairsError(f"{path.name} names no key; at least one row must hold a key and a value{less}")
         taken = np.zeros(left_out.size, dtype=np.bool_)
         counts = {}
         for why, rows in lacking.items():
