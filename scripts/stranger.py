@@ -1,9 +1,9 @@
 """A stranger's first hour, played: a clean environment, their own file, a chart.
 
-    python scripts/stranger.py      prints the commands, their number and the seconds; exits with 1 if one fails
+    python scripts/stranger.py      prints the commands, their number and the seconds; fails if one does
 
-Builds the wheel, makes an empty virtual environment and installs the wheel there with what it asks for. The file is
-one that a German spreadsheet saved: Latin-1, semicolons, decimal commas, columns called user, app, minutes.
+Builds the wheel, makes an empty virtual environment and installs the wheel there with what it asks for. The
+file is one that a German spreadsheet saved: Latin-1, semicolons, decimal commas, columns user, app, minutes.
 """
 
 from __future__ import annotations
@@ -75,9 +75,7 @@ def main() -> None:
                 sys.exit(f"failed: {ended.stderr}")
         page = (folder / "usage.csv.keyveil.html").read_text()
         held = [app for app in APPS if f"<td>{app}</td>" in page]
-        print(
-            f"{total:6.1f} s  in all, {len(commands)} commands, to a chart of {len(held)} keys beside the truth"
-        )
+        print(f"{total:6.1f} s  in all: {len(commands)} commands, {len(held)} keys beside the truth")
         if len(commands) > MOST_COMMANDS or len(held) != len(APPS) or "<svg" not in page:
             sys.exit("the chart lacks something")
 
