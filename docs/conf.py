@@ -48,6 +48,8 @@ nitpick_ignore = [
 
 def setup(app: Sphinx) -> None:
     """Pages from tables, and formulas without a script from elsewhere."""
+    import notebook_pages
     import site_parts
 
     site_parts.setup(app)
+    notebook_pages.setup(app)

@@ -15,7 +15,7 @@ from keyveil.errors import DomainError, PairsError
 from keyveil.estimate import Estimates, step
 from keyveil.methods import find_method
 from keyveil.numerics import epsilon_above, parse_epsilon
-from keyveil.protocols import Outcome, build_protocol, total_loss
+from keyveil.protocols import Outcome, Protocol, build_protocol, total_loss
 from keyveil.release import PUBLISHED
 from keyveil.simulate.metrics import Errors, Truth, measure
 from keyveil.simulate.play import play
@@ -81,51 +81,78 @@ def run(
         raise DomainError(f"top must be at least 1, got {top}")
     if population.codes.size == 0:
         raise PairsError("nobody in this population holds a pair; there is no mean to estimate")
-    if pairs_per_user is None:
-        pairs_per_user = population.typical_size()
-    finish = _finisher(post)
     for epsilon in epsilons:
         parse_epsilon(epsilon)
     wanted = any(find_method(name)[0].gives_distribution for name in mechanisms)
-    truth, top = Truth.of(population, distribution=wanted), min(top, population.n_keys)
-    cells = []
-    for name in mechanisms:
-        for epsilon in epsilons:
-            known: dict[str, Any] = (
-                {"users": population.n_users * twins} if find_method(name)[0].needs_users else {}
-            )
-            protocol = build_protocol(
-                name,
-                epsilon,
-                n_keys=population.n_keys,
-                pairs_per_user=pairs_per_user,
-                **known,
-                **(options or {}),
-            )
-            started = time.perf_counter()
-            runs = []
-            for repeat in range(repeats):
-                rng = insecure_generator(seed, zlib.crc32(f"{name} {epsilon}".encode()), repeat)
-                outcome = play(protocol, population, rng, twins=twins)
-                runs.append(measure(truth, finish(outcome), top, outcome.distribution, subset=subset))
-                progress(f"{name} at epsilon {epsilon:g}")
-            cells.append(
-                Cell(
-                    mechanism=name,
-                    epsilon=float(epsilon),
-                    epsilon_exact=epsilon_above(total_loss(protocol.stages())),
-                    users=population.n_users * twins,
-                    keys=population.n_keys,
-                    pairs_per_user=pairs_per_user,
-                    repeats=repeats,
-                    post=post,
-                    top=top,
-                    seconds=round(time.perf_counter() - started, 4),
-                    errors=_over_runs(runs, np.mean),
-                    standard_errors=_over_runs(runs, _standard_error),
-                )
-            )
-    return cells
+    setting = _Setting(
+        population=population,
+        truth=Truth.of(population, distribution=wanted),
+        pairs_per_user=population.typical_size() if pairs_per_user is None else pairs_per_user,
+        repeats=repeats,
+        seed=seed,
+        top=min(top, population.n_keys),
+        post=post,
+        finish=_finisher(post),
+        options=options or {},
+        subset=subset,
+        twins=twins,
+        progress=progress,
+    )
+    return [setting.cell(name, epsilon) for name in mechanisms for epsilon in epsilons]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setting:
+    """What all cells of an experiment share."""
+
+    population: Population
+    truth: Truth
+    pairs_per_user: int
+    repeats: int
+    seed: int
+    top: int
+    post: str
+    finish: Callable[[Outcome], Estimates]
+    options: Mapping[str, Any]
+    subset: float
+    twins: int
+    progress: Callable[[str], None]
+
+    def cell(self, name: str, epsilon: float) -> Cell:
+        """One mechanism at one epsilon."""
+        users = self.population.n_users * self.twins
+        known: dict[str, Any] = {"users": users} if find_method(name)[0].needs_users else {}
+        protocol = build_protocol(
+            name,
+            epsilon,
+            n_keys=self.population.n_keys,
+            pairs_per_user=self.pairs_per_user,
+            **known,
+            **self.options,
+        )
+        started = time.perf_counter()
+        runs = [self._run(protocol, name, epsilon, repeat) for repeat in range(self.repeats)]
+        return Cell(
+            mechanism=name,
+            epsilon=float(epsilon),
+            epsilon_exact=epsilon_above(total_loss(protocol.stages())),
+            users=users,
+            keys=self.population.n_keys,
+            pairs_per_user=self.pairs_per_user,
+            repeats=self.repeats,
+            post=self.post,
+            top=self.top,
+            seconds=round(time.perf_counter() - started, 4),
+            errors=_over_runs(runs, np.mean),
+            standard_errors=_over_runs(runs, _standard_error),
+        )
+
+    def _run(self, protocol: Protocol, name: str, epsilon: float, repeat: int) -> Errors:
+        rng = insecure_generator(self.seed, zlib.crc32(f"{name} {epsilon}".encode()), repeat)
+        outcome = play(protocol, self.population, rng, twins=self.twins)
+        errors = measure(self.truth, self.finish(outcome), self.top, outcome.distribution, subset=self.subset)
+        self.progress(f"{name} at epsilon {epsilon:g}")
+        return errors
 
 
 def _finisher(post: str) -> Callable[[Outcome], Estimates]:
