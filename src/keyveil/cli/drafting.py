@@ -47,7 +47,8 @@ def crowd_of(people: Population) -> Crowd:
 def purpose_of(reading: Reading) -> str:
     """Why one would ask, by what the columns are called."""
     columns = reading.columns
-    return f"learn which {columns.key} people have, and how much {columns.value}"
+    key, value = ((name or "").lower() for name in (columns.key, columns.value))
+    return f"learn which {key} people have, and the {value}"
 
 
 def unit_of(reading: Reading) -> str | None:
