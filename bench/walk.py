@@ -57,7 +57,7 @@ FIELDS = {
 }
 # Seconds in which a collector has answered everything, and rests.
 QUIET = 0.5
-CHORES = ("tick", "tidy", "resume", "warm_up")
+CHORES = ("tick", "tidy", "resume", "warm_up", "flush_log")
 
 
 class Recorder:

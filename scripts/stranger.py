@@ -48,7 +48,7 @@ def main() -> None:
         venv.create(folder / "venv", with_pip=True)
         own_file(folder)
         at = folder / "venv" / ("Scripts" if sys.platform == "win32" else "bin")
-        install = [at / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        install = [at / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-compile"]
         commands = (
             (
                 "pip install keyveil[analysis,server]",

@@ -152,6 +152,8 @@ class Application:
     # --- every request but an upload ---
 
     def _handler(self, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+        name = endpoint.name
+
         async def handle(request: Request) -> Response:
             started = time.perf_counter()
             try:
@@ -159,16 +161,16 @@ class Application:
             except Problem as problem:
                 return self._refused(problem)
             except StoreError as error:
-                self.collector.log.event("store", why=str(error), request=endpoint.name)
+                self.collector.log.event("store", why=str(error), request=name)
                 return self._refused(unavailable(error, self.collector.settings.retry_after))
             except ClientDisconnect:
                 return Response(status_code=400)
             except Exception as error:
                 # Only the type: a message may hold what was sent.
-                self.collector.log.event("fault", where=endpoint.name, kind=type(error).__name__)
+                self.collector.log.event("fault", where=name, kind=type(error).__name__)
                 return self._refused(Problem("internal"))
             finally:
-                self.collector.metrics.answered(endpoint.name, time.perf_counter() - started)
+                self.collector.metrics.answered(name, time.perf_counter() - started)
 
         return handle
 
