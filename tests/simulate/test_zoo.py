@@ -1,0 +1,59 @@
+"""Every animal of the zoo is what it says."""
+
+import numpy as np
+import pytest
+
+from keyveil.errors import PairsError
+from keyveil.simulate.zoo import ZOO, make
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_an_animal_is_a_population_that_follows_from_its_seed(name):
+    one, same, other = (make(name, users=3000, seed=seed) for seed in (1, 1, 2))
+    assert (one.n_users, one.n_keys) == (3000, ZOO[name].keys)
+    assert np.abs(one.values).max() <= 1
+    assert (np.diff(one.codes)[np.diff(np.repeat(np.arange(3000), one.sizes)) == 0] > 0).all(), "keys differ"
+    assert np.array_equal(one.values, same.values)
+    assert np.array_equal(one.codes, same.codes)
+    assert not np.array_equal(one.sizes, other.sizes) or not np.array_equal(one.values, other.values)
+    assert ZOO[name].catches.endswith(".")
+
+
+def long_minus_short(crowd, of_pairs):
+    """By how much pairs of the longest quarter of records exceed those of the shortest half."""
+    sizes = np.repeat(crowd.sizes, crowd.sizes)
+    low, high = np.quantile(crowd.sizes, (0.5, 0.75))
+    return of_pairs[sizes > high].mean() - of_pairs[sizes <= low].mean()
+
+
+def test_each_has_what_it_is_there_for():
+    crowd = make("dominant", users=20_000)
+    assert crowd.frequency()[0] > 0.85 > 2 * crowd.frequency()[1:].max()
+    assert crowd.mean()[0] > 0.6 > 0.1 > np.nanmax(crowd.mean()[1:])
+    for name, more in (("head-heavy", 1), ("niche", -1)):
+        crowd = make(name, users=20_000)
+        popular = (crowd.codes < 10).astype(float)
+        assert more * long_minus_short(crowd, popular) > 0.1, name
+    crowd = make("by-length", users=20_000)
+    assert long_minus_short(crowd, crowd.values) > 0.2
+    crowd = make("clusters", users=20_000)
+    held = np.zeros((20_000, 2), dtype=bool)
+    held[np.repeat(np.arange(20_000), crowd.sizes)[crowd.codes == 0], 0] = True
+    held[np.repeat(np.arange(20_000), crowd.sizes)[crowd.codes == 8], 1] = True
+    assert held.all(axis=1).mean() > 2 * held[:, 0].mean() * held[:, 1].mean(), "keys of a group go together"
+    assert np.abs(make("bimodal", users=5000).values).min() > 0.9
+    frequency = make("uniform", users=50_000).frequency()
+    assert frequency.max() < 1.5 * frequency.min()
+    assert make("dense", users=2000).frequency().min() > 0.35
+    crowd = make("long", users=5000)
+    assert crowd.sizes.max() > 4 * np.median(crowd.sizes)
+    crowd = make("correlated", users=20_000)
+    assert np.corrcoef(crowd.frequency(), crowd.mean())[0, 1] > 0.5
+    assert (make("large", users=1000).sizes == 1).all()
+
+
+def test_dials_turn_and_strangers_are_refused():
+    assert make("dominant", users=5000, share=0.5).frequency()[0] < 0.6
+    assert make("uniform", users=1000, keys=7).n_keys == 7
+    with pytest.raises(PairsError, match="the zoo has dominant, head-heavy"):
+        make("unicorn")
