@@ -1,9 +1,16 @@
 """Every animal of the zoo is what it says."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from keyveil.cli import main
 from keyveil.errors import PairsError
+from keyveil.protocols import build_protocol
+from keyveil.simulate import Truth, insecure_generator, measure, play
+from keyveil.simulate.referee import referee
 from keyveil.simulate.zoo import ZOO, make
 
 
@@ -57,3 +64,35 @@ def test_dials_turn_and_strangers_are_refused():
     assert make("uniform", users=1000, keys=7).n_keys == 7
     with pytest.raises(PairsError, match="the zoo has dominant, head-heavy"):
         make("unicorn")
+
+
+def test_the_referee_is_hard_and_sees_a_bad_interval():
+    """A paper's mechanism gains nothing over itself at its best; half an interval is seen to hold less."""
+    crowd = make("bimodal", users=4000, keys=10)
+    verdict = referee("bimodal", crowd, "pckv-grr", 2.0, repeats=20, seed=1)
+    assert max(verdict.frequency_gain, verdict.frequency_gain_top, verdict.mean_gain_top) <= 1 + 1e-9
+    assert verdict.opponents.count("l=") == 3
+    # 200 intervals of 95 %: five standard errors below is .87; records are cut, which costs a little.
+    assert 0.85 < verdict.frequency_coverage <= 1
+    truth, protocol = Truth.of(crowd), build_protocol("pckv-grr", 2.0, n_keys=10, pairs_per_user=6)
+    whole, half = [], []
+    for seed in range(20):
+        raw = play(protocol, crowd, insecure_generator(seed)).raw
+        narrow = replace(raw, frequency_se=raw.frequency_se / 2)
+        whole.append(measure(truth, raw, 10, raw=raw).frequency_coverage)
+        half.append(measure(truth, raw, 10, raw=narrow).frequency_coverage)
+    assert np.mean(whole) > 0.87 > 0.8 > np.mean(half)
+
+
+def test_the_command_lists_and_judges(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["keyveil", "zoo", "--list"])
+    with pytest.raises(SystemExit):
+        main()
+    assert len(capsys.readouterr().out.splitlines()) == len(ZOO) == 12
+    arguments = ["zoo", "tiny", "--mechanism", "kvue", "--epsilon", "1", "--repeats", "2", "--json"]
+    monkeypatch.setattr("sys.argv", ["keyveil", *arguments])
+    with pytest.raises(SystemExit):
+        main()
+    (verdict,) = json.loads(capsys.readouterr().out)
+    assert (verdict["population"], verdict["mechanism"], verdict["users"]) == ("tiny", "kvue", 2000)
+    assert 0 < verdict["frequency_gain"] <= 1

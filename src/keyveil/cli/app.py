@@ -17,6 +17,7 @@ COMMANDS = (
     "plan",
     "audit",
     "simulate",
+    "zoo",
     "perturb",
     "serve",
     "campaign",

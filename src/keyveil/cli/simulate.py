@@ -68,10 +68,10 @@ def simulate(
     from keyveil.protocols import parse_options
     from keyveil.simulate import run
 
-    names = _split(mechanism)
+    names = split(mechanism)
     if not names:
         raise MechanismError("--mechanism must name at least one mechanism")
-    epsilons = [float(parse_epsilon(text, where="--epsilon")) for text in _split(epsilon)]
+    epsilons = [float(parse_epsilon(text, where="--epsilon")) for text in split(epsilon)]
     if not epsilons:
         raise BudgetError("--epsilon must give at least one budget")
     reading = read_own(pairs, value_range=parse_range(value_range), clamp=clamp, **columns)
@@ -101,7 +101,8 @@ def simulate(
         _print(cells)
 
 
-def _split(text: str) -> list[str]:
+def split(text: str) -> list[str]:
+    """The words between commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 

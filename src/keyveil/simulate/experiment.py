@@ -150,7 +150,14 @@ class _Setting:
     def _run(self, protocol: Protocol, name: str, epsilon: float, repeat: int) -> Errors:
         rng = insecure_generator(self.seed, zlib.crc32(f"{name} {epsilon}".encode()), repeat)
         outcome = play(protocol, self.population, rng, twins=self.twins)
-        errors = measure(self.truth, self.finish(outcome), self.top, outcome.distribution, subset=self.subset)
+        errors = measure(
+            self.truth,
+            self.finish(outcome),
+            self.top,
+            outcome.distribution,
+            subset=self.subset,
+            raw=outcome.raw,
+        )
         self.progress(f"{name} at epsilon {epsilon:g}")
         return errors
 
@@ -163,9 +170,10 @@ def _finisher(post: str) -> Callable[[Outcome], Estimates]:
 
 
 def _over_runs(runs: list[Errors], reduce: Callable[[Any], Any]) -> Errors:
-    return Errors(
-        **{field.name: float(reduce([getattr(run, field.name) for run in runs])) for field in fields(Errors)}
-    )
+    """Each number over the runs that have it."""
+    told = {field.name: [getattr(run, field.name) for run in runs] for field in fields(Errors)}
+    there = {name: [value for value in values if not math.isnan(value)] for name, values in told.items()}
+    return Errors(**{name: float(reduce(values)) if values else math.nan for name, values in there.items()})
 
 
 def _standard_error(values: list[float]) -> float:

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from keyveil.estimate import Distribution, Estimates
 from keyveil.simulate.population import Floats, Ints, Population, insecure_generator
@@ -37,6 +38,11 @@ class Errors:
     """Mean Wasserstein distance of value distributions over held keys, values scaled to [0, 1]."""
     wasserstein_top: float
     variance_mse: float
+    frequency_coverage: float = math.nan
+    """The part of the top keys whose printed interval of the frequency holds the truth; NaN without any."""
+    mean_coverage: float = math.nan
+    mean_coverage_informative: float = math.nan
+    """The same of means, and of those whose interval is shorter than the whole range."""
 
 
 def top_keys(frequency: Floats, top: int) -> Ints:
@@ -91,10 +97,12 @@ def measure(
     distribution: Distribution | None = None,
     *,
     subset: float = 0.3,
+    raw: Estimates | None = None,
 ) -> Errors:
     """The errors of one run; an undefined estimate of a mean counts as 0, the middle of the range.
 
-    `subset` is the share of keys in the subsets whose total frequency is scored.
+    `subset` is the share of keys in the subsets whose total frequency is scored. `raw` are the estimates
+    whose intervals are printed, where it is to be seen how often they hold the truth.
     """
     frequency, mean = truth.frequency, truth.mean
     off = estimates.frequency - frequency
@@ -106,6 +114,7 @@ def measure(
     held_best = best[frequency[best] > 0]
     held = np.flatnonzero(frequency > 0)
     apart, apart_top, variance = _distances(truth, distribution, held, held_best)
+    of_frequency, of_mean, of_informative = _coverage(truth, raw, best, held_best)
     return Errors(
         frequency_mse=float(np.mean(off**2)),
         mean_mse=float(np.nanmean(mean_off**2)),
@@ -122,7 +131,27 @@ def measure(
         wasserstein=apart,
         wasserstein_top=apart_top,
         variance_mse=variance,
+        frequency_coverage=of_frequency,
+        mean_coverage=of_mean,
+        mean_coverage_informative=of_informative,
     )
+
+
+def _coverage(truth: Truth, raw: Estimates | None, best: Ints, held_best: Ints) -> tuple[float, float, float]:
+    """How often intervals of the top keys hold the truth: frequencies, means, means that say something."""
+    if raw is None:
+        return math.nan, math.nan, math.nan
+    low, high = raw.frequency_interval()
+    is_held = (low <= truth.frequency) & (truth.frequency <= high)
+    given = best[np.isfinite(high - low)[best]]
+    low, high = raw.mean_interval()
+    is_mean_held = (low <= truth.mean) & (truth.mean <= high)
+    informative = held_best[((low > -1) | (high < 1))[held_best]]
+    return _part(is_held[given]), _part(is_mean_held[held_best]), _part(is_mean_held[informative])
+
+
+def _part(found: NDArray[np.bool_]) -> float:
+    return float(found.mean()) if found.size else math.nan
 
 
 def _distances(
