@@ -10,13 +10,12 @@ rounds and estimates of what it says. An id's meaning never changes; a new meani
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from keyveil.errors import MechanismError
-from keyveil.mechanisms import REGISTRY, EncodedOracle, find_outside
+from keyveil.mechanisms.registry import find, find_outside
 
 __all__ = ["METHODS", "Method", "find_method", "has_several_rounds", "mechanism_of"]
 
@@ -37,8 +36,8 @@ class Method:
     """The mechanism of its only round; None where there are several, which follow from each other."""
     reading: str = SIGNS
     """What is made of the reports to that round."""
-    allocations: tuple[str, ...] = ()
-    """Those that its name may ask for, the default first."""
+    takes_allocations: bool = False
+    """Whether its name may ask for one of the mechanism's."""
     gives_distribution: bool = False
     needs_users: bool = False
     """Whether it makes a difference how many users are expected."""
@@ -46,13 +45,16 @@ class Method:
     """Whether it is a paper's, kept for comparison."""
 
     @property
+    def allocations(self) -> tuple[str, ...]:
+        """Those that its name may ask for, the default first."""
+        if not self.takes_allocations or self.mechanism is None:
+            return ()
+        return tuple(allocation.value for allocation in find(self.mechanism)[0].allocations)
+
+    @property
     def has_several_rounds(self) -> bool:
         """Whether later rounds follow from earlier ones, so that devices learn each from the collector."""
         return self.mechanism is None
-
-
-def _allocations(mechanism: str) -> tuple[str, ...]:
-    return tuple(allocation.value for allocation in REGISTRY[mechanism].allocations)
 
 
 METHODS: Mapping[str, Method] = MappingProxyType(
@@ -60,7 +62,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "privkv": Method(
             what="an index, held or not, a sign",
             mechanism="privkv",
-            allocations=_allocations("privkv"),
+            takes_allocations=True,
             from_literature=True,
         ),
         "privkvm": Method(what="c rounds; non-holders speak for the last mean", from_literature=True),
@@ -85,26 +87,20 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             gives_distribution=True,
             from_literature=True,
         ),
-        "kvue": Method(
-            what="an index, absent or + or - at once", mechanism="kvue", allocations=_allocations("kvue")
-        ),
-        "pckv-ue": Method(
-            what="one noisy trit per key", mechanism="pckv-ue", allocations=_allocations("pckv-ue")
-        ),
-        "pckv-grr": Method(
-            what="one signed key, amplified", mechanism="pckv-grr", allocations=_allocations("pckv-grr")
-        ),
+        "kvue": Method(what="an index, absent or + or - at once", mechanism="kvue", takes_allocations=True),
+        "pckv-ue": Method(what="one noisy trit per key", mechanism="pckv-ue", takes_allocations=True),
+        "pckv-grr": Method(what="one signed key, amplified", mechanism="pckv-grr", takes_allocations=True),
         "ks-ue": Method(
             what="one noisy trit per key, rarer wrong signs",
             mechanism="ks-ue",
-            allocations=_allocations("ks-ue"),
+            takes_allocations=True,
         ),
         "ks-grr": Method(what="candidates by hashing, then signed keys among them"),
         "ue-sw": Method(
             what="one noisy value per key; whole distributions",
             mechanism="ue-sw",
             reading=VALUES,
-            allocations=_allocations("ue-sw"),
+            takes_allocations=True,
             gives_distribution=True,
         ),
         "bucket": Method(what="whole records hashed to a few buckets, one sent", mechanism="bucket"),
@@ -147,6 +143,8 @@ def find_method(name: str) -> tuple[Method, str]:
     method_id, _, allocation = name.partition(":")
     method = METHODS.get(method_id) or _from_outside(method_id)
     if method is None:
+        import difflib
+
         near = difflib.get_close_matches(method_id, METHODS, n=1, cutoff=0.5)
         hint = f'did you mean "{near[0]}"?' if near else f"known are {', '.join(METHODS)}"
         raise MechanismError(f'unknown mechanism "{method_id}"; {hint}')
@@ -161,11 +159,13 @@ def _from_outside(name: str) -> Method | None:
     found = find_outside(name)
     if found is None:
         return None
+    from keyveil.mechanisms import EncodedOracle
+
     return Method(
         what=(found.__doc__ or "").partition("\n")[0],
         mechanism=name,
         reading=KEYS_ONLY if issubclass(found, EncodedOracle) else SIGNS,
-        allocations=tuple(allocation.value for allocation in found.allocations),
+        takes_allocations=True,
     )
 
 

@@ -28,6 +28,10 @@ def made(tmp_path_factory):
     return folder
 
 
+def clock(what):
+    return f"import time; at = time.process_time(); import {what}; print(time.process_time() - at)"
+
+
 def only(folder, pattern):
     (found,) = folder.glob(pattern)
     return found
@@ -81,13 +85,23 @@ def test_the_devices_side_is_small_quick_and_stands_alone(made, tmp_path):
     shown = subprocess.run([sys.executable, "-I", "-S", "-c", start + path], capture_output=True, text=True)
     assert shown.returncode == 0, shown.stderr
     assert json.loads(shown.stdout)["outside"] == []
-    # Processor time, the least of several: what the import itself needs, however busy the machine is.
-    clock = "import time; at = time.process_time(); import keyveil.client; print(time.process_time() - at)"
-    took = [
-        float(subprocess.run([sys.executable, "-I", "-S", "-c", start + clock], capture_output=True).stdout)
-        for _ in range(7)
-    ]
-    assert min(took) < MOST_SECONDS, took
+    # Processor time, the least of several. A busy machine takes longer for what the standard library alone
+    # needs, too: then that says how much longer.
+    took, alone = (
+        min(
+            float(
+                subprocess.run(
+                    [sys.executable, "-I", "-S", "-c", start + clock(what)], capture_output=True
+                ).stdout
+            )
+            for _ in range(7)
+        )
+        for what in (
+            "keyveil.client",
+            "json, sqlite3, dataclasses, fractions, hmac, hashlib, pathlib, logging",
+        )
+    )
+    assert took < max(MOST_SECONDS, 2.5 * alone), (took, alone)
 
 
 def test_the_module_runs_as_the_command_does():

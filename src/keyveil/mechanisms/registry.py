@@ -8,88 +8,80 @@ Other packages add mechanisms of the same shapes of report: by an entry point of
 `keyveil.mechanisms`, whose name is the id, for whoever names it in a campaign file or a command; or by
 `register`, which an application calls that answers such a campaign. No collector's word loads anything.
 `keyveil.testing.check_mechanism` says whether one keeps what it promises.
+
+A class is imported when it is asked for: a device answers with one of them, and starts sooner.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
 from keyveil.errors import MechanismError
 from keyveil.mechanisms.base import Allocation, Calibrated, Calibration, Mechanism
-from keyveil.mechanisms.hash.bucket import Bucket
-from keyveil.mechanisms.index.kvue import KvUe
-from keyveil.mechanisms.index.levels import Levels
-from keyveil.mechanisms.literature import (
-    BroadcastIndex,
-    IndexedBoundaryBits,
-    KrrHarmony,
-    OueHarmony,
-    PrivKv,
-    PrivKvmStarBoundary,
-    PrivKvSplit,
-    RapporHarmony,
-)
-from keyveil.mechanisms.symbol.encoded import (
-    OwnSignResponse,
-    PopularSizeResponse,
-    RecordSizeBits,
-    RecordSizeResponse,
-    SizeClassResponse,
-    SizeClassWave,
-)
-from keyveil.mechanisms.symbol.keys_only import Grr, Olh, Oue, SubsetSelection
-from keyveil.mechanisms.symbol.pckv_grr import PckvGrr
-from keyveil.mechanisms.trits.ks_ue import KsUe
-from keyveil.mechanisms.trits.pckv_ue import PckvUe
-from keyveil.mechanisms.value.ue_sw import UeSw
 from keyveil.numerics import WORD_BITS
 
-_CLASSES: tuple[type[Calibrated], ...] = (
-    PrivKv,
-    BroadcastIndex,
-    PrivKvmStarBoundary,
-    IndexedBoundaryBits,
-    KvUe,
-    PckvUe,
-    PckvGrr,
-    KsUe,
-    UeSw,
-    Grr,
-    Oue,
-    Olh,
-    SubsetSelection,
-    KrrHarmony,
-    RapporHarmony,
-    OueHarmony,
-    Bucket,
-    Levels,
-)
 
-REGISTRY: Mapping[str, type[Calibrated]] = MappingProxyType({cls.id: cls for cls in _CLASSES})
+class Kernels(Mapping[str, type[Calibrated]]):
+    """Classes by id, each imported when it is asked for."""
 
-# Beside those that are asked for by name, the mechanisms of single rounds: whatever a round may name.
-NAMED: Mapping[str, type[Calibrated]] = MappingProxyType(
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places = places
+
+    def __getitem__(self, mechanism_id: str) -> type[Calibrated]:
+        module, _, name = self._places[mechanism_id].partition(":")
+        found: type[Calibrated] = getattr(import_module(f"keyveil.mechanisms.{module}"), name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, mechanism_id: object) -> bool:
+        return mechanism_id in self._places
+
+
+_ASKED_FOR: Mapping[str, str] = MappingProxyType(
     {
-        **REGISTRY,
-        **{
-            cls.id: cls
-            for cls in (
-                PrivKvSplit,
-                RecordSizeResponse,
-                RecordSizeBits,
-                SizeClassResponse,
-                SizeClassWave,
-                OwnSignResponse,
-                PopularSizeResponse,
-            )
-        },
+        "privkv": "literature.privkv:PrivKv",
+        "privkv-broadcast": "literature.broadcast:BroadcastIndex",
+        "privkvm-star": "literature.privkvm_star:PrivKvmStarBoundary",
+        "privkvm-star-oue": "literature.boundary_bits:IndexedBoundaryBits",
+        "kvue": "index.kvue:KvUe",
+        "pckv-ue": "trits.pckv_ue:PckvUe",
+        "pckv-grr": "symbol.pckv_grr:PckvGrr",
+        "ks-ue": "trits.ks_ue:KsUe",
+        "ue-sw": "value.ue_sw:UeSw",
+        "grr": "symbol.keys_only:Grr",
+        "oue": "symbol.keys_only:Oue",
+        "olh": "symbol.keys_only:Olh",
+        "subset": "symbol.keys_only:SubsetSelection",
+        "krr-harmony": "literature.apart:KrrHarmony",
+        "rappor-harmony": "literature.apart:RapporHarmony",
+        "oue-harmony": "literature.apart:OueHarmony",
+        "bucket": "hash.bucket:Bucket",
+        "levels": "index.levels:Levels",
     }
 )
-
+_OF_SINGLE_ROUNDS: Mapping[str, str] = MappingProxyType(
+    {
+        "privkv-split": "literature.privkv:PrivKvSplit",
+        "record-size": "symbol.encoded:RecordSizeResponse",
+        "record-size-bits": "symbol.encoded:RecordSizeBits",
+        "size-class": "symbol.encoded:SizeClassResponse",
+        "size-class-wave": "symbol.encoded:SizeClassWave",
+        "own-sign": "symbol.encoded:OwnSignResponse",
+        "popular-size": "symbol.encoded:PopularSizeResponse",
+    }
+)
+REGISTRY = Kernels(_ASKED_FOR)
+# Beside those that are asked for by name, the mechanisms of single rounds: whatever a round may name.
+NAMED = Kernels({**_ASKED_FOR, **_OF_SINGLE_ROUNDS})
 
 _OUTSIDE: dict[str, type[Calibrated]] = {}
 _ID = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -167,6 +159,8 @@ def find(name: str) -> tuple[type[Calibrated], Allocation | None]:
     mechanism_id, colon, wanted = name.partition(":")
     cls = REGISTRY.get(mechanism_id) or find_outside(mechanism_id)
     if cls is None:
+        import difflib
+
         near = difflib.get_close_matches(mechanism_id, REGISTRY, n=1, cutoff=0.5)
         hint = f'did you mean "{near[0]}"?' if near else f"known are {', '.join(REGISTRY)}"
         raise MechanismError(f'unknown mechanism "{mechanism_id}"; {hint}')
