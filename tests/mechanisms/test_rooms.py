@@ -11,7 +11,7 @@ from keyveil.methods import METHODS
 
 SOURCE = Path(keyveil.__file__).parent
 # The lists of all there is, and the package whose names they are.
-LISTS = ("mechanisms/__init__.py", "mechanisms/registry.py")
+LISTS = ("mechanisms/__init__.py",)
 
 
 def imports(path):

@@ -14,5 +14,7 @@ def test_the_skeleton_is_a_mechanism(monkeypatch):
     check_mechanism(import_module(SKELETON.stem).Skeleton)
 
 
-def test_no_two_mechanisms_share_an_id():
-    assert sorted(registry.REGISTRY) == sorted(cls.id for cls in registry._CLASSES)
+def test_every_mechanism_is_found_under_its_own_id():
+    assert all(cls.id == mechanism_id for mechanism_id, cls in registry.NAMED.items())
+    assert set(registry.REGISTRY) < set(registry.NAMED)
+    assert len({cls for cls in registry.NAMED.values()}) == len(registry.NAMED)

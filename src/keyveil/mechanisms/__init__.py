@@ -6,7 +6,7 @@ clear), `hash` (a bucket of a whole record), `value` (a number a key); and `lite
 that we compare with. They share parts: two channels that say what a report tells about one key,
 `channel` (a sign) and `value_channel` (a number on a grid), the `oracles`, and `values`, which know no
 keys. `moments` says how unsure a signed report leaves a key's frequency and mean. `registry` lists all
-kernels, `named` makes one of its name; `describe` shows a mechanism's integers.
+kernels, `named` makes one of its name; `integers` shows a mechanism's integers.
 
 Names are fetched when they are used: a device needs one mechanism, and does not wait for the others.
 """
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
         is_key_value,
     )
     from keyveil.mechanisms.channel import Channel, Exactness, Number
-    from keyveil.mechanisms.describe import describe
     from keyveil.mechanisms.hash.bucket import Bucket
     from keyveil.mechanisms.index.boundary import IndexedBoundary
     from keyveil.mechanisms.index.indexed import SampledIndex
     from keyveil.mechanisms.index.levels import Levels
+    from keyveil.mechanisms.integers import describe
     from keyveil.mechanisms.literature import Apart, BroadcastIndex, Harmony, IndexedBoundaryBits
     from keyveil.mechanisms.moments import Covariance, Moments
     from keyveil.mechanisms.oracles import Bits, Hashed, Response, Wave
@@ -116,7 +116,7 @@ _HOMES = {
             "is_key_value",
         ),
         "channel": ("Channel", "Exactness", "Number"),
-        "describe": ("describe",),
+        "integers": ("describe",),
         "hash.bucket": ("Bucket",),
         "index.boundary": ("IndexedBoundary",),
         "index.indexed": ("SampledIndex",),

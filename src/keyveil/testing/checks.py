@@ -270,7 +270,8 @@ def is_a_public_value(cls: type[Calibrated]) -> None:
     """Instances are frozen, equal by value, and survive pickle and repr."""
     for mechanism in _instances(cls, ("1",), ((3, 2),)):
         assert pickle.loads(pickle.dumps(mechanism)) == mechanism, f"{mechanism}: does not pickle"  # noqa: S301
-        rebuilt = eval(repr(mechanism), vars(mechanisms) | {cls.__name__: cls})  # noqa: S307
+        names = {name: getattr(mechanisms, name) for name in mechanisms.__all__} | {cls.__name__: cls}
+        rebuilt = eval(repr(mechanism), names)  # noqa: S307
         assert rebuilt == mechanism, f"{mechanism}: repr does not rebuild it"
         try:
             setattr(mechanism, dataclasses.fields(cls)[0].name, None)  # type: ignore[arg-type]

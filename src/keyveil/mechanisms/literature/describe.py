@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keyveil.mechanisms.describe import Description, describe_part, sizes_of, words_of
+from keyveil.mechanisms.integers import Description, describe_part, sizes_of, words_of
 from keyveil.mechanisms.literature.apart import Apart
 from keyveil.mechanisms.literature.boundary_bits import IndexedBoundaryBits
 from keyveil.mechanisms.literature.broadcast import BroadcastIndex
