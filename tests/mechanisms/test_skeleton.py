@@ -17,4 +17,4 @@ def test_the_skeleton_is_a_mechanism(monkeypatch):
 def test_every_mechanism_is_found_under_its_own_id():
     assert all(cls.id == mechanism_id for mechanism_id, cls in registry.NAMED.items())
     assert set(registry.REGISTRY) < set(registry.NAMED)
-    assert len({cls for cls in registry.NAMED.values()}) == len(registry.NAMED)
+    assert len(set(registry.NAMED.values())) == len(registry.NAMED)
