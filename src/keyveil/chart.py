@@ -31,7 +31,10 @@ def draw(
     _bars(
         left,
         places,
-        [tuple(100 * row[name] for name in ("frequency", "frequency_low", "frequency_high")) for row in rows],
+        [
+            tuple(100 * _number(row[name]) for name in ("frequency", "frequency_low", "frequency_high"))
+            for row in rows
+        ],
         None if truth is None else [100 * share for share, _ in truth],
     )
     known = [at for at, row in enumerate(rows) if row["mean"] is not None]
@@ -61,6 +64,11 @@ def _bars(axes: Any, places: Any, found: Sequence[tuple[float, ...]], truth: Seq
     axes.plot(middle, places, "o", color=COLOURS[0], markersize=5, label="found")
     if truth is not None:
         axes.plot(truth, places, "|", color=COLOURS[1], markersize=13, markeredgewidth=2.5, label="truth")
+
+
+def _number(cell: float | None) -> float:
+    """What is not known is not drawn."""
+    return np.nan if cell is None else cell
 
 
 def _label(key: str) -> str:

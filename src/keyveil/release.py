@@ -135,10 +135,7 @@ class Release:
         unit = html.escape(self.metadata.get("unit", "mean"))
         body = "".join(
             f"<tr><th scope=row>{html.escape(row.get('name', row['key']))}</th>"
-            f"<td>{100 * row['frequency']:.1f} %</td>"
-            f"<td>{100 * row['frequency_low']:.1f} .. {100 * row['frequency_high']:.1f}</td>"
-            f"<td>{'?' if row['mean'] is None else format(row['mean'], '.4g')}</td>"
-            f"<td>{row['mean_low']:.4g} .. {row['mean_high']:.4g}</td></tr>"
+            f"{''.join(f'<td>{cell}</td>' for cell in cells_of(row))}</tr>"
             for row in self.top()
         )
         told, shown = self.metadata, min(len(self.columns["key"]), 20)
@@ -244,6 +241,28 @@ def _columns(campaign: Campaign, raw: Estimates, shaped: Estimates) -> dict[str,
     if campaign.names is not None:
         words["name"] = list(campaign.display_names)
     return {**words, **{name: np.asarray(column) for name, column in numbers.items()}}
+
+
+def cells_of(row: dict[str, Any]) -> tuple[str, str, str, str]:
+    """What a table shows of a key: how many hold it, how much, each with its interval; "?" is not known.
+
+    >>> row = {"frequency": 0.25, "frequency_low": 0.2, "frequency_high": None, "mean": None}
+    >>> cells_of(row | {"mean_low": 0.0, "mean_high": 60.0})
+    ('25.0 %', '20.0 .. ?', '?', '0 .. 60')
+    """
+
+    def share(name: str) -> str:
+        return "?" if row[name] is None else f"{100 * row[name]:.1f}"
+
+    def value(name: str) -> str:
+        return "?" if row[name] is None else f"{row[name]:.4g}"
+
+    return (
+        f"{share('frequency')} %",
+        f"{share('frequency_low')} .. {share('frequency_high')}",
+        value("mean"),
+        f"{value('mean_low')} .. {value('mean_high')}",
+    )
 
 
 def _needed(package: str, remedy: str) -> Any:

@@ -62,7 +62,7 @@ def test_a_store_that_is_whole_is_said_to_be(filled, store_url):
     caller = filled
     if store_url.startswith("sqlite"):
         refused = CliRunner().invoke(keyveil, ["verify", store_url])
-        assert refused.exit_code == 1
+        assert refused.exit_code == 2
         assert "another collector has collector.db open; stop it" in refused.output
         caller.close()
     # Beside its collector, where there is a server.
@@ -86,7 +86,7 @@ def test_an_older_store_is_not_migrated_by_a_look(tmp_path):
 
     old = load_embedded(3, tmp_path / "c.db")
     code, said, _ = verify(old.url)
-    assert (code, "schema 3" in said) == (1, True)
+    assert (code, "schema 3" in said) == (2, True)
     assert edit(old.url, "select value from store where name = 'schema'") == [("3",)]
 
 

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import secrets
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -39,6 +40,11 @@ SEVERAL = {
 def make_question(mechanism="pckv-ue", **changes):
     """A campaign with all that a collector asks for."""
     return make_campaign(mechanism, **(WHO | changes))
+
+
+def interim(release):
+    """The release of a campaign that is open, as the collector sends it."""
+    return replace(release, metadata={**release.metadata, "state": "interim"}).to_json()
 
 
 class Answer:

@@ -59,8 +59,9 @@ def beside_truth(rows: Sequence[dict[str, Any]], campaign: Campaign, people: Pop
         Beside(
             key=row.get("name", row["key"]),
             frequency=row["frequency"],
-            frequency_low=row["frequency_low"],
-            frequency_high=row["frequency_high"],
+            # Where nothing is known of a key, it may be anything.
+            frequency_low=0.0 if row["frequency_low"] is None else row["frequency_low"],
+            frequency_high=1.0 if row["frequency_high"] is None else row["frequency_high"],
             true_frequency=float(share),
             mean=row["mean"],
             mean_low=row["mean_low"],

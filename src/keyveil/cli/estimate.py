@@ -110,15 +110,13 @@ def show_release(release: Release, top: int) -> None:
     from rich.text import Text
 
     from keyveil.cli.console import output, printable, table
+    from keyveil.release import cells_of
 
     rows = sorted(release.rows(), key=lambda row: -row["frequency"])
     shown = [
         (
             Text(printable(row.get("name", row["key"]))),
-            f"{100 * row['frequency']:.1f} %",
-            f"{100 * row['frequency_low']:.1f} .. {100 * row['frequency_high']:.1f}",
-            "?" if row["mean"] is None else f"{row['mean']:.4g}",
-            f"{row['mean_low']:.4g} .. {row['mean_high']:.4g}",
+            *cells_of(row),
         )
         for row in rows[:top]
     ]

@@ -8,6 +8,12 @@ from keyveil.cli.console import progress
 from keyveil.errors import StoreError
 
 
+class _Unreadable(click.ClickException):
+    """There is no store to look at, or not now: a mistake, and no verdict."""
+
+    exit_code = 2
+
+
 @click.command()
 @click.argument("store")
 def verify(store: str) -> None:
@@ -23,9 +29,7 @@ def verify(store: str) -> None:
     try:
         opened = open_store(url, read_only=True)
     except StoreError as error:
-        if not error.damaged:
-            raise
-        raise click.ClickException(str(error)) from None
+        raise (click.ClickException if error.damaged else _Unreadable)(str(error)) from None
     try:
         with progress("reports and ids", None) as advance:
             found = look(opened, looked=advance)
