@@ -26,7 +26,6 @@ import hashlib
 import hmac
 import math
 import os
-import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -290,13 +289,13 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 def _create(path: Path) -> None:
     """Make a complete ledger under another name, then give it its own; the first of two makers wins."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
         with closing(_connect(draft)) as connection:
             connection.executescript(_SCHEMA)
             connection.execute("begin")
-            secret = secrets.token_bytes(_SECRET_BYTES)
+            secret = os.urandom(_SECRET_BYTES)
             seal = seal_of(secret, 0.0, UNASKED, [])
             facts = [("secret", secret), ("clock", 0.0), ("consent", UNASKED), ("seal", seal)]
             connection.executemany("insert into fact values (?, ?)", facts)

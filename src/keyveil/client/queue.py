@@ -10,7 +10,6 @@ full jitter, so that a crowd of devices does not come back all at once. A collec
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -96,7 +95,10 @@ class Queue:
         asked = failure.retry_after
         failures = self.traffic().failures
         ceiling = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(failures, 32))
-        jitter = secrets.SystemRandom().uniform(0.0, ceiling)
+        # Imported where an attempt has failed: a device that starts does not wait for it.
+        from random import SystemRandom
+
+        jitter = SystemRandom().uniform(0.0, ceiling)
         wait = jitter if asked is None else min(max(asked, 0.0), _LONGEST_ASKED)
         self._sql(
             "update route set failures = failures + 1, not_before = ? where campaign = ?",

@@ -47,7 +47,6 @@ from keyveil.campaign import Campaign
 from keyveil.client import consent, transport
 from keyveil.client.background import Background
 from keyveil.client.caps import Caps, epsilon_of
-from keyveil.client.explain import Story, tell
 from keyveil.client.ledger import Account, AnsweredRound, Clock, Ledger
 from keyveil.client.log import noted
 from keyveil.client.noise import NONCE_BYTES, Ids, no_id, noised, nonce_of, own_id
@@ -344,6 +343,8 @@ class Reporter:
 
         What is true is passed in, because it is not kept. Made for this device's screen only.
         """
+        from keyveil.client.explain import Story, tell
+
         words: list[str] = []
 
         def work() -> str:

@@ -19,7 +19,6 @@ default, `system_entropy`, is the operating system's generator, and nothing else
 from __future__ import annotations
 
 import os
-import random
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
@@ -149,7 +148,9 @@ class InsecureSeededEntropy:
     """
 
     def __init__(self, seed: int, word_bits: int = WORD_BITS) -> None:
-        self._generator = random.Random(seed)
+        from random import Random
+
+        self._generator = Random(seed)
         self._word_bits = word_bits
 
     def __call__(self, n_words: int) -> Sequence[int]:
