@@ -94,7 +94,7 @@ export function differences(one, two) {
     const meanError = Math.hypot(one.columns.mean_se[a] ?? Infinity, two.columns.mean_se[b] ?? Infinity);
     const hasMean = meanA !== null && meanB !== null && Number.isFinite(meanError);
     rows.push({
-      name,
+      name: one.names[a],
       a,
       b,
       first: one.raw[a],

@@ -222,7 +222,7 @@ class View {
       ["may", "May rank", "number"],
       ...(found.hasMeans
         ? [
-            ["mean", "Mean", "number"],
+            ["mean", found.metadata.unit ? `Mean, ${found.metadata.unit}` : "Mean", "number"],
             ["width", "95 % interval", ""],
             ...(found.hasHostile ? [["mean-liars", "1 % liars", "number"]] : []),
           ]
