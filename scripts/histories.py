@@ -123,7 +123,7 @@ def play(content: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         path = Path(folder) / "device.db"
         secret = bytes.fromhex(content["secret"])
         for step in content["steps"]:
-            with patch("keyveil.client.ledger.secrets.token_bytes", return_value=secret):
+            with patch("keyveil.client.ledger.new_secret", return_value=secret):
                 yield _step(path, content["caps"], step)
 
 

@@ -287,6 +287,11 @@ def _connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def new_secret() -> bytes:
+    """What a device's place, its nonces and its seal follow from; the operating system's."""
+    return os.urandom(_SECRET_BYTES)
+
+
 def _create(path: Path) -> None:
     """Make a complete ledger under another name, then give it its own; the first of two makers wins."""
     draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
@@ -295,7 +300,7 @@ def _create(path: Path) -> None:
         with closing(_connect(draft)) as connection:
             connection.executescript(_SCHEMA)
             connection.execute("begin")
-            secret = os.urandom(_SECRET_BYTES)
+            secret = new_secret()
             seal = seal_of(secret, 0.0, UNASKED, [])
             facts = [("secret", secret), ("clock", 0.0), ("consent", UNASKED), ("seal", seal)]
             connection.executemany("insert into fact values (?, ?)", facts)
