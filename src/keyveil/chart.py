@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from keyveil.palette import COLOURS
 
 _LONGEST_LABEL = 28
-_LARGEST, _LEAST = 1.2, 0.32
+# Inches around the lines of a chart, and for each of them.
+_AROUND, _LINE = 1.2, 0.32
 
 
 def draw(
@@ -25,7 +26,7 @@ def draw(
 
     Rows are those of a release. A mean of which nothing is known has no bar.
     """
-    figure = Figure(figsize=(11, _LARGEST + _LEAST * len(rows)), layout="constrained")
+    figure = Figure(figsize=(11, _AROUND + _LINE * len(rows)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     places = np.arange(len(rows))[::-1]
     _bars(

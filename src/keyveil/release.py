@@ -132,15 +132,15 @@ class Release:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the most frequent keys with their intervals, and how they were made."""
-        unit = html.escape(self.metadata.get("unit", "mean"))
+        unit, shown = html.escape(self.metadata.get("unit", "mean")), self.top()
         body = "".join(
             f"<tr><th scope=row>{html.escape(row.get('name', row['key']))}</th>"
             f"{''.join(f'<td>{cell}</td>' for cell in cells_of(row))}</tr>"
-            for row in self.top()
+            for row in shown
         )
-        told, shown = self.metadata, min(len(self.columns["key"]), 20)
+        told = self.metadata
         return (
-            f"<table><caption>{html.escape(told['name'])}: the {shown} most frequent of "
+            f"<table><caption>{html.escape(told['name'])}: the {len(shown)} most frequent of "
             f"{len(self.columns['key']):,} keys, from {told['users']:,} reports at epsilon "
             f"{told['epsilon_exact']:.4g} ({html.escape(told['mechanism'])})</caption><thead><tr><th>key</th>"
             f"<th>people</th><th>95 % interval</th><th>{unit}</th><th>95 % interval</th></tr></thead>"

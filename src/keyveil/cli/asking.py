@@ -137,8 +137,9 @@ def _chosen(named: str, listed: list[dict[str, Any]]) -> str:
 
 
 def _shown(text: str) -> str:
-    """A name on one line that cannot move the cursor: names are somebody else's."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text[:80])
+    from keyveil.cli.console import printable
+
+    return printable(text[:80])
 
 
 def _words(error: urllib.error.HTTPError) -> str:

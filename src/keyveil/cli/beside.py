@@ -15,11 +15,13 @@ import numpy as np
 from keyveil.chart import draw
 from keyveil.cli.crowd import asked_about
 from keyveil.cli.files import write_text
+from keyveil.release import cells_of
 
 if TYPE_CHECKING:
     from keyveil.campaign import Campaign
     from keyveil.simulate.population import Population
 
+COLUMNS = ("key", "people", "95 % interval", "truth", "mean", "95 % interval", "truth")
 _CHARTED = 20
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
@@ -44,6 +46,12 @@ class Beside:
     mean_low: float
     mean_high: float
     true_mean: float | None
+
+    def cells(self) -> tuple[str, ...]:
+        """What a table shows behind the key, in the order of `COLUMNS`."""
+        frequency, between, mean, mean_between = cells_of(asdict(self))
+        true_mean = "" if self.true_mean is None else f"{self.true_mean:.4g}"
+        return frequency, between, f"{100 * self.true_frequency:.1f} %", mean, mean_between, true_mean
 
     @property
     def is_covered(self) -> bool:
@@ -80,8 +88,7 @@ def write_page(
     name = html.escape(campaign.name)
     said = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in words)
     body = "".join(_row(row) for row in rows)
-    heads = ("key", "people", "95 % interval", "truth", "mean", "95 % interval", "truth")
-    columns = "".join(f"<th scope=col>{head}</th>" for head in heads)
+    columns = "".join(f"<th scope=col>{head}</th>" for head in COLUMNS)
     covered = sum(row.is_covered for row in rows)
     write_text(
         path,
@@ -99,16 +106,9 @@ def write_page(
 
 
 def _row(row: Beside) -> str:
-    cells = (
-        f"{100 * row.frequency:.2f} %",
-        f"{100 * row.frequency_low:.2f} .. {100 * row.frequency_high:.2f}",
-        f"{100 * row.true_frequency:.2f} %",
-        "" if row.mean is None else f"{row.mean:.4g}",
-        f"{row.mean_low:.4g} .. {row.mean_high:.4g}",
-        "" if row.true_mean is None else f"{row.true_mean:.4g}",
-    )
     mark = "" if row.is_covered else " class=out"
-    return f"<tr{mark}><td>{html.escape(row.key)}</td>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+    cells = "".join(f"<td>{cell}</td>" for cell in row.cells())
+    return f"<tr{mark}><td>{html.escape(row.key)}</td>{cells}</tr>"
 
 
 def _chart(rows: Sequence[Beside], campaign: Campaign) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# Those of `simulate.pairs`, which is not imported for a command's help.
 _COMBINES = ("mean", "sum", "last", "max")
 
 

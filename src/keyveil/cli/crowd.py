@@ -43,7 +43,6 @@ def asked_about(campaign: Campaign, held: Population) -> tuple[Population, int]:
         names=campaign.domain.names,
         value_range=held.value_range,
     )
-    people = replace(people, user_names=held.user_names)
     named = np.isin(np.array(held.names), campaign.domain.keys)[held.codes]
     return replace(people, user_names=held.user_names), int((~named).sum())
 

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from keyveil.cli.columns import column_options, read_own, tell
+from keyveil.cli.settings import want_option
 from keyveil.cli.simulate import parse_range
 from keyveil.errors import CampaignError
 
@@ -31,13 +32,7 @@ TELEMETRY = "telemetry"
 @click.option(
     "--users", type=click.IntRange(min=1), help="How many will answer; as many as in FILE if left out."
 )
-@click.option(
-    "--want",
-    type=click.Choice(["frequency", "mean", "distribution"]),
-    default="mean",
-    show_default=True,
-    help="What is to be known best.",
-)
+@want_option("mean")
 @click.option("--yes", is_flag=True, help="Ask nothing.")
 @column_options
 def init(
@@ -70,6 +65,7 @@ def init(
             click.echo(f"wrote {path}", err=True)
         return
     out = out or Path("campaign.toml")
+    # Before anybody is asked anything.
     if out.exists():
         raise CampaignError(f"{out} is there already and stays as it is; name another with -o")
     from keyveil.cli.drafting import OWNER, draft_from, purpose_of

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keyveil.cli.columns import column_options, read_own, tell
+from keyveil.cli.settings import want_option
 from keyveil.cli.simulate import parse_range
 from keyveil.errors import PlanError
 
@@ -42,13 +43,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write what is recommended as a campaign.",
 )
-@click.option(
-    "--want",
-    type=click.Choice(["frequency", "mean", "distribution"]),
-    default="frequency",
-    show_default=True,
-    help="What is to be known best.",
-)
+@want_option("frequency")
 @click.option("--error", type=float, help="The root mean squared error that is wanted.")
 @click.option("--at-frequency", type=float, help="Errors of a key this frequent, not of all (or top) keys.")
 @click.option(

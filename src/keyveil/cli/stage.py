@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
@@ -36,6 +35,7 @@ _WORKERS = 2
 _FRUIT = ("apple", "banana", "cherry", "durian", "elderberry", "fig", "grape", "honeydew")
 _FRUITS_HELD = 2
 _PATIENCE = 30.0
+_DAYS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def _report(task: tuple[Campaign, str, str | None, Sequence[Held]]) -> int:
     from keyveil.client import Reporter, transport
 
     campaign, url, token, people = task
-    exchange = transport.exchange if token is None else transport.with_token(token)
+    exchange = transport.with_token(token)
     device = Reporter(campaign)
     address = f"{url}/v1/campaigns/{campaign.id}/reports"
     for start in range(0, len(people), _BATCH):
@@ -174,6 +174,7 @@ def _free(port: int | None) -> int:
 def app_campaign(name: str = "minutes per app", purpose: str = "show the path of a datum") -> Campaign:
     """The question that the demo asks."""
     from keyveil.campaign import Campaign
+    from keyveil.plan.draft import in_days
     from keyveil.simulate.apps import APPS, LONGEST, USUAL_APPS
 
     return Campaign(
@@ -185,13 +186,14 @@ def app_campaign(name: str = "minutes per app", purpose: str = "show the path of
         mechanism="pckv-grr",
         owner="the demo",
         purpose=purpose,
-        expires=_in_a_month(),
+        expires=in_days(_DAYS),
     )
 
 
 def spread_campaign() -> Campaign:
     """A question about distributions: how long the six most used apps are used."""
     from keyveil.campaign import Campaign
+    from keyveil.plan.draft import in_days
     from keyveil.simulate.apps import APPS, LONGEST
 
     return Campaign(
@@ -204,13 +206,14 @@ def spread_campaign() -> Campaign:
         bins=12,
         owner="the demo",
         purpose="show how values are spread",
-        expires=_in_a_month(),
+        expires=in_days(_DAYS),
     )
 
 
 def glass_campaign() -> Campaign:
     """A small question that stays open to everybody who visits the glass page."""
     from keyveil.campaign import Campaign
+    from keyveil.plan.draft import in_days
 
     return Campaign(
         name="pieces of fruit this week",
@@ -221,7 +224,7 @@ def glass_campaign() -> Campaign:
         mechanism="pckv-ue",
         owner="the demo",
         purpose="let a visitor see what leaves a device",
-        expires=_in_a_month(),
+        expires=in_days(_DAYS),
     )
 
 
@@ -254,7 +257,3 @@ def fruit_eaters(users: int, seed: int = 7) -> list[dict[str, float]]:
         }
         people.append(dict(list(held.items())[:_FRUITS_HELD]))
     return people
-
-
-def _in_a_month() -> str:
-    return (datetime.now(UTC) + timedelta(days=30)).date().isoformat()

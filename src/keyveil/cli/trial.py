@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keyveil.cli.columns import column_options, read_own, tell
+from keyveil.cli.settings import want_option
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from keyveil.campaign import Campaign
+    from keyveil.cli.crowd import FileUsers
     from keyveil.cli.stage import Stage
     from keyveil.simulate.pairs import Reading
     from keyveil.simulate.population import Population
@@ -35,13 +39,7 @@ _SHOWN = 20
 @click.option(
     "--epsilon", default="1", show_default=True, help="The budget of each person, without --campaign."
 )
-@click.option(
-    "--want",
-    type=click.Choice(["frequency", "mean", "distribution"]),
-    default="mean",
-    show_default=True,
-    help="What is to be known best, without --campaign.",
-)
+@want_option("mean")
 @click.option(
     "-o", "--out", type=click.Path(path_type=Path), help="The page to write; FILE.keyveil.html if left out."
 )
@@ -118,12 +116,12 @@ def _collect(stage: Stage, campaign: Campaign, people: Population) -> int:
         stage.server.ask("POST", f"/v1/campaigns/{campaign.id}/rounds/{asked.number}/close")
 
 
-def _send(crowd: Any, url: str, token: str | None) -> Any:
+def _send(crowd: FileUsers, url: str, token: str | None) -> Iterator[int]:
     """Upload the reports of a crowd; how many, as they are accepted."""
     from keyveil.client import transport
     from keyveil.errors import TransportError
 
-    exchange = transport.exchange if token is None else transport.with_token(token)
+    exchange = transport.with_token(token)
     for block in crowd.blocks():
         reports = [block[at : at + crowd.length] for at in range(0, len(block), crowd.length)]
         for start in range(0, len(reports), _BATCH):
@@ -139,25 +137,13 @@ def _show(
     """The table on the terminal, and the page."""
     from rich.text import Text
 
-    from keyveil.cli.beside import beside_truth, write_page
+    from keyveil.cli.beside import COLUMNS, beside_truth, write_page
     from keyveil.cli.console import output, printable, table
 
     rows = beside_truth(found["rows"], campaign, reading.population)
-    shown = [
-        (
-            Text(printable(row.key)),
-            f"{100 * row.frequency:.1f} %",
-            f"{100 * row.frequency_low:.1f} .. {100 * row.frequency_high:.1f}",
-            f"{100 * row.true_frequency:.1f} %",
-            "?" if row.mean is None else f"{row.mean:.3g}",
-            f"{row.mean_low:.3g} .. {row.mean_high:.3g}",
-            "-" if row.true_mean is None else f"{row.true_mean:.3g}",
-        )
-        for row in rows[:_SHOWN]
-    ]
-    columns = ("key", "people", "95 % interval", "truth", "mean", "95 % interval", "truth")
+    shown: list[list[str | Text]] = [[Text(printable(row.key)), *row.cells()] for row in rows[:_SHOWN]]
     screen = output()
-    screen.print(table(f"The {len(shown)} most frequent of {len(rows):,} keys", columns, shown))
+    screen.print(table(f"The {len(shown)} most frequent of {len(rows):,} keys", COLUMNS, shown))
     covered = sum(row.is_covered for row in rows)
     screen.print(
         f"{took}; {found['metadata']['mechanism']} at epsilon {found['metadata']['epsilon_exact']:.4g}; "

@@ -92,9 +92,10 @@ class LibraryLog(logging.Handler):
         self._to, self._refusals = log, refusals
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One record; only its text, which holds no part of a request, and the type of an error."""
+        """One record: its text without what is put into it, which may be a stranger's; an error's type."""
+        text = str(record.msg)[:80]
         if record.levelno < logging.ERROR:
-            self._refusals.note(f"{record.name}: {record.getMessage()[:80]}")
+            self._refusals.note(f"{record.name}: {text}")
             return
         kind = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else ""
-        self._to.event("fault", where=record.name, why=record.getMessage()[:80], kind=kind)
+        self._to.event("fault", where=record.name, why=text, kind=kind)

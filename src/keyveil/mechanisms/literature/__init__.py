@@ -6,7 +6,7 @@ sign). They can be collected, simulated and reproduced like any other. Nothing o
 counterparts of the same name in other packages and the `registry` is shaped by them.
 """
 
-import keyveil.mechanisms.literature.describe  # noqa: F401  # registers what it describes
+import keyveil.mechanisms.literature.integers  # noqa: F401  # registers what it describes
 from keyveil.mechanisms.literature.apart import Apart, KrrHarmony, OueHarmony, RapporHarmony
 from keyveil.mechanisms.literature.boundary_bits import IndexedBoundaryBits
 from keyveil.mechanisms.literature.broadcast import BroadcastIndex
