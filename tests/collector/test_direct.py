@@ -304,6 +304,10 @@ def test_a_server_in_front_speaks_for_many(server, asked):
             assert line.ask(bad)[0] == 401
         # Alone, the last three hundred would have waited half a second, each.
         assert time.monotonic() - started < 20
-        started = time.monotonic()
-        assert line.ask(upload(campaign, token)) == (200, ["accepted"])
-        assert time.monotonic() - started < 0.2
+        took = []
+        for _ in range(5):
+            started = time.monotonic()
+            assert line.ask(upload(campaign, token)) == (200, ["accepted"])
+            took.append(time.monotonic() - started)
+        # Slowed, each would have waited half a second; a busy machine delays one or two.
+        assert min(took) < 0.3
