@@ -155,7 +155,7 @@ FAULTS = (
     ),
     Fault(
         "rounds that are not added up",
-        "client/caps.py",
+        "client/permission.py",
         "here = account.spent(campaign)",
         "here = 0",
         DEVICE,

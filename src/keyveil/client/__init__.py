@@ -8,7 +8,7 @@
         device.upload_soon()                # never raises, returns at once; the block's end waits, not long
 """
 
-from keyveil.client.caps import Caps
+from keyveil.client.permission import Caps
 from keyveil.client.queue import Limits, Traffic
 from keyveil.client.reading import Reading
 from keyveil.client.receipt import SENTENCES, Code, Receipt

@@ -112,7 +112,7 @@ class Account:
 
     @property
     def consent(self) -> str:
-        """What the person said, see `consent`."""
+        """What the person said, see `permission`."""
         return self._consent
 
     @consent.setter

@@ -44,12 +44,20 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from keyveil.campaign import Campaign
-from keyveil.client import consent, transport
+from keyveil.client import transport
 from keyveil.client.background import Background
-from keyveil.client.caps import Caps, epsilon_of
 from keyveil.client.ledger import Account, AnsweredRound, Clock, Ledger
 from keyveil.client.log import noted
 from keyveil.client.noise import NONCE_BYTES, Ids, no_id, noised, nonce_of, own_id
+from keyveil.client.permission import (
+    Caps,
+    do_not_track,
+    epsilon_of,
+    give_consent,
+    refuse_if_withdrawn,
+    require_consent,
+    withdraw_consent,
+)
 from keyveil.client.queue import Limits, Queue, Traffic
 from keyveil.client.reading import Reading
 from keyveil.client.receipt import Code, Receipt, receipt_for
@@ -224,7 +232,7 @@ class Reporter:
         if self._ledger is None:
             asked, record = self._round_of(description), self._read(held)
             return noised(asked, record, self._new_id(os.urandom(NONCE_BYTES)), entropy=self._entropy)
-        return self._vote(held, description, consent.refuse_if_withdrawn, queue=False).report
+        return self._vote(held, description, refuse_if_withdrawn, queue=False).report
 
     def submit(self, held: Mapping[str, float], description: Description | None = None) -> Receipt:
         """Make the report and queue it for `upload`, if the person has said yes.
@@ -235,7 +243,7 @@ class Reporter:
         """
 
         def work() -> Receipt:
-            _, reading = self._vote(held, description, consent.require, queue=True)
+            _, reading = self._vote(held, description, require_consent, queue=True)
             if reading is None:
                 return Receipt(Code.DONE, "queued again, as it was answered before", is_repeat=True)
             return Receipt(Code.DONE, "queued", reading=reading)
@@ -311,8 +319,8 @@ class Reporter:
 
         def work() -> str:
             with self._book().transaction() as account:
-                consent.give(account)
-            return "enabled, but DO_NOT_TRACK is set and wins" if consent.do_not_track() else "enabled"
+                give_consent(account)
+            return "enabled, but DO_NOT_TRACK is set and wins" if do_not_track() else "enabled"
 
         return noted("enable", receipt_for(work))
 
@@ -321,7 +329,7 @@ class Reporter:
 
         def work() -> str:
             with self._book().transaction() as account:
-                consent.withdraw(account)
+                withdraw_consent(account)
             return "disabled; nothing waits and no answer is kept"
 
         return noted("disable", receipt_for(work))
@@ -497,7 +505,7 @@ class Reporter:
 
     def _status(self, account: Account) -> Status:
         return Status(
-            consent="do not track" if consent.do_not_track() else account.consent,
+            consent="do not track" if do_not_track() else account.consent,
             epsilon_campaign=epsilon_of(account.spent(self._campaign.id)),
             promised=self._campaign.epsilon,
             epsilon_lifetime=epsilon_of(account.spent()),
@@ -508,7 +516,7 @@ class Reporter:
 
     def _next_batch(self) -> list[bytes]:
         with self._book().transaction() as account:
-            consent.require(account)
+            require_consent(account)
             queue = self._queue(account)
             batch = queue.batch()
             if batch and queue.wait():
