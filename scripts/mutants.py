@@ -190,7 +190,7 @@ FAULTS = (
     ),
     Fault(
         "a log that quotes what was read",
-        "client/log.py",
+        "client/receipt.py",
         "receipt.detail or receipt.message)",
         "receipt.reading and receipt.reading.words())",
         ("client/test_receipts.py",),

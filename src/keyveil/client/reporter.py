@@ -47,7 +47,6 @@ from keyveil.campaign import Campaign
 from keyveil.client import transport
 from keyveil.client.background import Background
 from keyveil.client.ledger import Account, AnsweredRound, Clock, Ledger
-from keyveil.client.log import noted
 from keyveil.client.noise import NONCE_BYTES, Ids, no_id, noised, nonce_of, own_id
 from keyveil.client.permission import (
     Caps,
@@ -59,8 +58,7 @@ from keyveil.client.permission import (
     withdraw_consent,
 )
 from keyveil.client.queue import Limits, Queue, Traffic
-from keyveil.client.reading import Reading
-from keyveil.client.receipt import Code, Receipt, receipt_for
+from keyveil.client.receipt import Code, Reading, Receipt, receipt_for
 from keyveil.domain import Record
 from keyveil.errors import (
     CampaignError,
@@ -248,7 +246,7 @@ class Reporter:
                 return Receipt(Code.DONE, "queued again, as it was answered before", is_repeat=True)
             return Receipt(Code.DONE, "queued", reading=reading)
 
-        return noted("submit", receipt_for(work))
+        return receipt_for("submit", work)
 
     # --- sending ---
 
@@ -276,7 +274,7 @@ class Reporter:
                 )
             return f"{settled} reports settled" + (f", {refused} of them refused ({why})" if refused else "")
 
-        return noted("upload", receipt_for(work))
+        return receipt_for("upload", work)
 
     def upload_soon(self, timeout: float = 10.0) -> None:
         """Send what waits from a thread, and again when it is due, until nothing is left or it is refused.
@@ -322,7 +320,7 @@ class Reporter:
                 give_consent(account)
             return "enabled, but DO_NOT_TRACK is set and wins" if do_not_track() else "enabled"
 
-        return noted("enable", receipt_for(work))
+        return receipt_for("enable", work)
 
     def disable(self) -> Receipt:
         """The person said no: every campaign's queue and kept answers are wiped, what was spent is not."""
@@ -332,7 +330,7 @@ class Reporter:
                 withdraw_consent(account)
             return "disabled; nothing waits and no answer is kept"
 
-        return noted("disable", receipt_for(work))
+        return receipt_for("disable", work)
 
     def status(self) -> Status | Receipt:
         """What was spent, what waits and what was said; a receipt where the ledger cannot tell."""
@@ -343,7 +341,7 @@ class Reporter:
                 found.append(self._status(account))
             return ""
 
-        receipt = noted("status", receipt_for(work))
+        receipt = receipt_for("status", work)
         return found[0] if found else receipt
 
     def explain(self, held: Mapping[str, float], description: Description | None = None) -> str:
@@ -378,7 +376,7 @@ class Reporter:
             )
             return ""
 
-        receipt = noted("explain", receipt_for(work))
+        receipt = receipt_for("explain", work)
         return words[0] if words else receipt.message
 
     # --- inside ---
