@@ -149,7 +149,7 @@ FAULTS = (
     Fault(
         "a device that answers for other groups",
         "client/reporter.py",
-        "if not asked.round.asks(self._place(account)):",
+        "if not asked.round.asks(account.place(self._campaign.id)):",
         "if asked.round is None:",
         DEVICE,
     ),

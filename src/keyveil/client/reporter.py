@@ -34,20 +34,17 @@ a mechanism, the device makes its integers and takes their loss for the price.
 
 from __future__ import annotations
 
-import hmac
 import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from keyveil.campaign import Campaign
 from keyveil.client import transport
 from keyveil.client.background import Background
-from keyveil.client.ledger import Account, AnsweredRound, Clock, Ledger
-from keyveil.client.noise import NONCE_BYTES, Ids, no_id, noised, nonce_of, own_id
+from keyveil.client.ledger import NONCE_BYTES, Account, AnsweredRound, Clock, Ledger
 from keyveil.client.permission import (
     Caps,
     do_not_track,
@@ -71,7 +68,7 @@ from keyveil.errors import (
     TransportError,
 )
 from keyveil.numerics import Entropy, InsecureSeededEntropy, price, system_entropy
-from keyveil.report import Envelope
+from keyveil.report import Envelope, fresh_id
 from keyveil.rounds import Round
 
 # What may go well by itself, later.
@@ -158,7 +155,7 @@ class Reporter:
         caps: Caps | None = None,
         limits: Limits | None = None,
         entropy: Entropy = system_entropy,
-        ids: Ids | None = None,
+        ids: transport.Ids | None = None,
         clock: Clock = time.time,
         exchange: transport.Exchange | None = None,
         exit_timeout: float = _EXIT_TIMEOUT,
@@ -229,7 +226,7 @@ class Reporter:
         """
         if self._ledger is None:
             asked, record = self._round_of(description), self._read(held)
-            return noised(asked, record, self._new_id(os.urandom(NONCE_BYTES)), entropy=self._entropy)
+            return asked.report(record, self._new_id(os.urandom(NONCE_BYTES)), entropy=self._entropy)
         return self._vote(held, description, refuse_if_withdrawn, queue=False).report
 
     def submit(self, held: Mapping[str, float], description: Description | None = None) -> Receipt:
@@ -386,12 +383,12 @@ class Reporter:
     ) -> _Vote:
         """The round's only answer: kept, or made, paid for and kept; in the queue too, if that is wanted."""
         asked = self._asked(description)
-        report_id = None if self._ids is own_id else self._fetched_id(asked, allowed)
+        report_id = None if self._ids is fresh_id else self._fetched_id(asked, allowed)
         with self._book().transaction() as account:
             allowed(account)
             kept = self._kept(account, asked)
             if kept is None:
-                vote = self._answer(account, asked, held, report_id or own_id())
+                vote = self._answer(account, asked, held, report_id or fresh_id())
             else:
                 vote = _Vote(kept, None)
             if queue:
@@ -405,15 +402,15 @@ class Reporter:
             if self._kept(account, asked) is not None:
                 return None
             self._check_answerable(account, asked)
-            nonce = self._nonce(account, asked.round)
+            nonce = account.nonce(self._campaign.id, asked.round.number)
         return self._new_id(nonce)
 
-    def _own_source(self) -> Ids:
+    def _own_source(self) -> transport.Ids:
         """Where ids come from if nobody says: chance, or the collector of a campaign that issues them."""
         if not self._campaign.issues_ids:
-            return own_id
+            return fresh_id
         if self._collector is None:
-            return own_id if self._ledger is None else no_id
+            return fresh_id if self._ledger is None else transport.no_id
         url = f"{self._collector.rstrip('/')}/v1/campaigns/{self._campaign.id}"
         return transport.Issuer(url=url, exchange=self._exchange)
 
@@ -450,7 +447,7 @@ class Reporter:
 
     def _check_answerable(self, account: Account, asked: _PricedRound) -> None:
         """Refuse a round for others, and one beyond what was promised or allowed."""
-        if not asked.round.asks(self._place(account)):
+        if not asked.round.asks(account.place(self._campaign.id)):
             raise ProtocolError(
                 f"round {asked.round.number} is for others; this device is not in its group",
                 code="other-group",
@@ -463,7 +460,7 @@ class Reporter:
         """Read the data and answer. Only here is the data of a ledger's user read."""
         self._check_answerable(account, asked)
         record, reading = self._read(held), Reading(self._campaign.domain, held)
-        report = noised(asked.round, record, report_id, entropy=self._entropy)
+        report = asked.round.report(record, report_id, entropy=self._entropy)
         account.keep(self._campaign.id, asked.round.number, AnsweredRound(asked.pin, asked.units, report))
         return _Vote(report, reading)
 
@@ -488,18 +485,6 @@ class Reporter:
         if self._last is None or self._last.round is not round:
             self._last = _PricedRound(round, round.pin, price(round.mechanism.loss))
         return self._last
-
-    def _nonce(self, account: Account, round: Round) -> bytes:
-        """What the device asks for an id with: random, stored before it is sent, always the same.
-
-        It follows from the ledger's secret, as the place does, so it is as old as the ledger.
-        """
-        return nonce_of(account.secret, self._campaign.id, round.number)
-
-    def _place(self, account: Account) -> Fraction:
-        """Where the device stands among the groups of the campaign: random, and always the same."""
-        drawn = hmac.digest(account.secret, f"place {self._campaign.id}".encode(), "sha256")
-        return Fraction(int.from_bytes(drawn, "big"), 1 << 8 * len(drawn))
 
     def _status(self, account: Account) -> Status:
         return Status(
