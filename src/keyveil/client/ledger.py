@@ -15,6 +15,9 @@ answered, the time and the consent: a file that SQLite can read but that does no
 so is one that is empty, because a new ledger only ever appears complete. Whoever deletes the file
 starts anew; that is the owner's right, and no server's.
 
+The device's place among a campaign's groups and the nonces with which it asks for ids follow from its secret:
+they are random, and as old as the file.
+
 Time only moves forwards: the ledger keeps the latest time it has seen, also of calls that were
 refused, rounded up to a minute so that most calls write nothing. A clock set back brings no campaign
 back to life.
