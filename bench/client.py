@@ -23,9 +23,10 @@ from typing import Any
 
 from keyveil import Campaign
 from keyveil.domain import Record, round_to_sign, sample_pair
-from keyveil.mechanisms import Mechanism, SignedUnary, make_report
+from keyveil.mechanisms import Mechanism, SignedUnary
 from keyveil.numerics import system_entropy
 from keyveil.report import MINUS, PLUS
+from keyveil.rounds import make_report
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "bench" / "results" / "client.json"

@@ -149,13 +149,13 @@ FAULTS = (
     Fault(
         "a device that answers for other groups",
         "client/reporter.py",
-        "if not asked.round.asks(self._place(account)):",
+        "if not asked.round.asks(account.place(self._campaign.id)):",
         "if asked.round is None:",
         DEVICE,
     ),
     Fault(
         "rounds that are not added up",
-        "client/caps.py",
+        "client/permission.py",
         "here = account.spent(campaign)",
         "here = 0",
         DEVICE,
@@ -190,7 +190,7 @@ FAULTS = (
     ),
     Fault(
         "a log that quotes what was read",
-        "client/log.py",
+        "client/receipt.py",
         "receipt.detail or receipt.message)",
         "receipt.reading and receipt.reading.words())",
         ("client/test_receipts.py",),

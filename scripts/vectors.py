@@ -30,11 +30,11 @@ import histories
 import hostile
 from calibrations import scripted_words
 from keyveil import Campaign
-from keyveil.client.noise import make_report, nonce_of
+from keyveil.client.ledger import nonce_of
 from keyveil.mechanisms import REGISTRY
 from keyveil.methods import has_several_rounds
 from keyveil.report import Envelope, Subset, Symbol, frame, to_frames
-from keyveil.rounds import Round
+from keyveil.rounds import Round, make_report
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "vectors"
 NAMES = (

@@ -8,6 +8,9 @@ device checks and pins it, reports and tallies answer it. It has one canonical J
 
 and that text's SHA-256 is its pin: a device that has answered a round answers no other under its number. The
 mechanism is named, never given as integers (`mechanisms.named`).
+
+A report to it is made here, of a record, random words and an id: its length and the number of its words
+depend on the round alone.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -24,8 +27,8 @@ from keyveil.domain import Record
 from keyveil.errors import DescriptionError, MechanismError
 from keyveil.mechanisms import Mechanism
 from keyveil.mechanisms.named import calibrated, read_codes, read_fraction, read_list, read_size
-from keyveil.numerics import WORD_BITS
-from keyveil.report import CAMPAIGN_BYTES, HEADER_BYTES
+from keyveil.numerics import WORD_BITS, Entropy, Words, system_entropy
+from keyveil.report import CAMPAIGN_BYTES, HEADER_BYTES, Envelope, public_word
 
 Group = tuple[Fraction, Fraction]
 EVERYBODY: Group = (Fraction(0), Fraction(1))
@@ -128,6 +131,29 @@ class Round:
     def narrow(self, record: Record) -> Record:
         """The part of a record that this round asks about, with its codes."""
         return record if self.keys is None else record.among(self.keys)
+
+    def report(self, record: Record, report_id: bytes, *, entropy: Entropy = system_entropy) -> bytes:
+        """The noised report about a user's whole record."""
+        words, asked = entropy(self.mechanism.n_words), self.narrow(record)
+        return make_report(self.mechanism, asked, words, tag=self.tag, round=self.number, report_id=report_id)
+
+
+def make_report(
+    mechanism: Mechanism, record: Record, words: Sequence[int], *, tag: bytes, round: int, report_id: bytes
+) -> bytes:
+    """The report to one round of a campaign; a public word is not drawn, it follows from the id.
+
+    >>> from keyveil.mechanisms.symbol.keys_only import Olh
+    >>> olh = Olh.for_epsilon(1, n_keys=3)
+    >>> sent = make_report(olh, Record.of({}), [0, 0, 0], tag=bytes(16), round=1, report_id=bytes(16))
+    >>> answer = olh.layout.decode(Envelope.from_bytes(sent).payload)
+    >>> olh.follows(answer, public_word(bytes(16), 1, bytes(16)))
+    True
+    """
+    if mechanism.public_word is not None:
+        words = Words.of(words).with_word(mechanism.public_word, public_word(tag, round, report_id))
+    payload = mechanism.layout.encode(mechanism.perturb(record, words))
+    return Envelope(campaign=tag, round=round, report_id=report_id, payload=payload).to_bytes()
 
 
 def described(said: object) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from devices import make_campaign
 
 from keyveil.client import Code, Reporter
 from keyveil.client.answer import HttpAnswer
-from keyveil.client.ledger import Ledger
-from keyveil.client.noise import nonce_of
+from keyveil.client.ledger import Ledger, nonce_of
 from keyveil.errors import TransportError
 from keyveil.report import Envelope, public_word
 

@@ -13,7 +13,7 @@ import pytest
 from devices import cheap_round, make_campaign
 
 from keyveil.client import Reporter
-from keyveil.client.caps import epsilon_of
+from keyveil.client.permission import epsilon_of
 from keyveil.numerics import price
 from keyveil.report import Envelope
 

@@ -12,8 +12,8 @@ import pytest
 from devices import make_campaign
 
 from keyveil.client import Caps, Code, Reporter
-from keyveil.client.caps import epsilon_of
 from keyveil.client.ledger import AnsweredRound, Ledger
+from keyveil.client.permission import epsilon_of
 from keyveil.errors import BudgetError, CampaignError, KeyveilError, LedgerError, RecordError
 from keyveil.mechanisms import REGISTRY, build
 from keyveil.methods import has_several_rounds

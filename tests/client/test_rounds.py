@@ -11,12 +11,12 @@ from keyveil import Campaign
 from keyveil.audit.exact import enumerate_loss, enumeration_size
 from keyveil.client import Reporter, fetch_round
 from keyveil.client.answer import HttpAnswer
-from keyveil.client.noise import make_report
 from keyveil.domain import Record
 from keyveil.errors import DescriptionError, KeyveilError
 from keyveil.mechanisms import REGISTRY, build
 from keyveil.mechanisms.named import calibrated
 from keyveil.numerics import InsecureSeededEntropy
+from keyveil.rounds import make_report
 
 KEYS = tuple(f"key-{code}" for code in range(6))
 RECORDS = [Record.of({}), Record.of({0: 1.0}), Record.of({1: -0.5, 3: 0.25, 5: 1.0})]

@@ -526,6 +526,6 @@ def test_whatever_goes_wrong_becomes_a_receipt(error):
     def work():
         raise error
 
-    receipt = receipt_for(work)
+    receipt = receipt_for("upload", work)
     assert receipt.code is Code.FAULT
     assert "app-1" not in receipt.message + receipt.detail

@@ -18,10 +18,10 @@ import time
 
 import pytest
 
-from keyveil.client.noise import make_report
 from keyveil.domain import Record
 from keyveil.mechanisms import build
 from keyveil.numerics import system_entropy
+from keyveil.rounds import make_report
 
 LIMIT, CUT, BLOCKS = 4.5, 0.9, 20
 # Of the time of a report: a search through five pairs takes 0.025, what is left of chance 0.005.

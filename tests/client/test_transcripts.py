@@ -225,7 +225,7 @@ def test_no_transcript_of_many_histories_tells_more(name, tmp_path, capsys):
 
 def test_the_enumeration_sees_a_device_that_does_not_add_up_its_rounds(tmp_path, monkeypatch):
     """The twin: it answers whatever was promised."""
-    monkeypatch.setattr("keyveil.client.caps.Caps.check", lambda *_: None)
+    monkeypatch.setattr("keyveil.client.permission.Caps.check", lambda *_: None)
     offered = list(moves(protocol_rounds("kvue")))
     worst = max(worst_ratio(tmp_path, f"kvue {seed}", offered) for seed in range(8))
     assert worst > exp_below(Fraction(EPSILON))

@@ -20,9 +20,9 @@ from devices import make_campaign
 
 from keyveil.client import Caps, Code, Reporter
 from keyveil.client.ledger import Ledger
-from keyveil.client.noise import make_report
 from keyveil.errors import BudgetError, LedgerError
 from keyveil.numerics import PRICE_BITS, system_entropy
+from keyveil.rounds import make_report
 
 OLD = """
 create table fact (name text primary key, value) without rowid;

@@ -6,12 +6,12 @@ import pytest
 
 from keyveil import Campaign
 from keyveil.client import Reporter
-from keyveil.client.noise import make_report
 from keyveil.domain import pick
 from keyveil.errors import Refusal, ReportRejected
 from keyveil.mechanisms import REGISTRY
 from keyveil.numerics import system_entropy
 from keyveil.report import Envelope, public_word
+from keyveil.rounds import make_report
 
 HASHED = ("bucket", "olh")
 INDEXED = ("privkv", "privkv-broadcast", "privkvm-star", "privkvm-star-oue", "kvue", "levels")

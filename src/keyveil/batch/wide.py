@@ -1,4 +1,4 @@
-"""Exact products of 64-bit words, for arrays; the integers that `domain.sampling` has in Python."""
+"""Exact products of 64-bit words, for arrays; the integers that `domain.record` has in Python."""
 
 from __future__ import annotations
 

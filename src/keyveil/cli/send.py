@@ -174,7 +174,7 @@ def _device(spool: Path, asked: Question) -> Reporter:
 
 def _issuer(asked: Question) -> Issue | None:
     """Asks the collector for as many ids as are needed, if it issues them; a nonce stands for a crowd."""
-    from keyveil.client.noise import NONCE_BYTES
+    from keyveil.client.ledger import NONCE_BYTES
     from keyveil.client.transport import fetch_ids, with_token
 
     if not asked.ids_are_issued:

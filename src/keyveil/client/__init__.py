@@ -8,10 +8,9 @@
         device.upload_soon()                # never raises, returns at once; the block's end waits, not long
 """
 
-from keyveil.client.caps import Caps
+from keyveil.client.permission import Caps
 from keyveil.client.queue import Limits, Traffic
-from keyveil.client.reading import Reading
-from keyveil.client.receipt import SENTENCES, Code, Receipt
+from keyveil.client.receipt import SENTENCES, Code, Reading, Receipt
 from keyveil.client.reporter import Reporter, Status
 from keyveil.client.transport import Fetched, Issuer, fetch_campaign, fetch_round, issued_ids
 

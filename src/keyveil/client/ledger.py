@@ -15,6 +15,9 @@ answered, the time and the consent: a file that SQLite can read but that does no
 so is one that is empty, because a new ledger only ever appears complete. Whoever deletes the file
 starts anew; that is the owner's right, and no server's.
 
+The device's place among a campaign's groups and the nonces with which it asks for ids follow from its secret:
+they are random, and as old as the file.
+
 Time only moves forwards: the ledger keeps the latest time it has seen, also of calls that were
 refused, rounded up to a minute so that most calls write nothing. A clock set back brings no campaign
 back to life.
@@ -30,6 +33,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,7 +45,7 @@ Clock = Callable[[], float]
 _PATIENCE = 2.0
 OLD_FORMAT, FORMAT = 1, 2
 _GRAIN = 60.0
-_SECRET_BYTES = 32
+_SECRET_BYTES, NONCE_BYTES = 32, 16
 UNASKED = "unasked"
 _FAILURE = "failure"
 
@@ -112,13 +116,25 @@ class Account:
 
     @property
     def consent(self) -> str:
-        """What the person said, see `consent`."""
+        """What the person said, see `permission`."""
         return self._consent
 
     @consent.setter
     def consent(self, said: str) -> None:
         self._consent = said
         self._write("consent", said)
+
+    def place(self, campaign: str) -> Fraction:
+        """Where the device stands among the groups of a campaign: random, and always the same."""
+        drawn = hmac.digest(self.secret, f"place {campaign}".encode(), "sha256")
+        return Fraction(int.from_bytes(drawn, "big"), 1 << 8 * len(drawn))
+
+    def nonce(self, campaign: str, round: int) -> bytes:
+        """What the device asks for an id with: random, stored before it is sent, always the same.
+
+        It follows from the secret, as the place does, so it is as old as the ledger.
+        """
+        return nonce_of(self.secret, campaign, round)
 
     def spent(self, campaign: str | None = None) -> int:
         """What a campaign has cost so far, in units; without a name, what all of them have."""
@@ -266,6 +282,15 @@ def _inside(connection: sqlite3.Connection, clock: Clock) -> Iterator[Account]:
 def seal_of(secret: bytes, clock: float, consent: str, rows: list[str]) -> bytes:
     """The seal over the latest time, the consent and what was spent, a line each."""
     return hmac.digest(secret, "\n".join([clock.hex(), consent, *rows]).encode(), hashlib.sha256)
+
+
+def nonce_of(secret: bytes, campaign: str, round: int) -> bytes:
+    """What a device with this secret asks for the id of its answer to a round with.
+
+    >>> nonce_of(bytes(32), "ab", 1).hex()
+    '3c49457f955a36d10d7efd1c6885889f'
+    """
+    return hmac.digest(secret, f"nonce {campaign} {round}".encode(), "sha256")[:NONCE_BYTES]
 
 
 def _code(error: Exception) -> str:

@@ -1,14 +1,30 @@
-"""What became of a call that never raises: a code and a sentence, the same in every language."""
+"""What became of a call that never raises, for the application: a code and a sentence, and what was read.
+
+The codes and sentences are the same in every language. Each receipt is one line in the application's log,
+under the name `keyveil.client`; nothing is printed unless the application sets logging up.
+
+A record is settled by rule and never refused (`keyveil.domain`), so a misspelt key or a range that is too
+narrow would stay unseen for ever. What was settled, the `Reading`, is told to whoever passed the record, and
+to nobody else: it is made from the record, so it is as private as that. It travels in no report, stands in no
+log and on no disk, decides neither the length of a report nor the number of its random words, and prints as
+`<private reading>`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
+from typing import NoReturn
 
-from keyveil.client.reading import Reading
-from keyveil.errors import KeyveilError
+from keyveil.domain import Domain
+from keyveil.errors import KeyveilError, RecordError
+
+_LOG = logging.getLogger("keyveil.client")
+_LOG.addHandler(logging.NullHandler())
 
 
 class Code(Enum):
@@ -92,6 +108,73 @@ SENTENCES = MappingProxyType(
     }
 )
 
+# What somebody must mend: whoever wrote the application, or who runs the collector.
+_TO_MEND = frozenset(
+    {
+        Code.BAD_DESCRIPTION,
+        Code.BAD_RECORD,
+        Code.NO_LEDGER,
+        Code.LEDGER_CORRUPT,
+        Code.LEDGER_UNWRITABLE,
+        Code.NO_COLLECTOR,
+        Code.HTTPS_REQUIRED,
+        Code.TOKEN_REFUSED,
+        Code.REFUSED,
+        Code.NO_ID,
+        Code.FAULT,
+    }
+)
+
+
+class Reading:
+    """The names of keys whose pairs were not taken as they were.
+
+    `unknown` are keys that the campaign does not name: they were left out, or averaged into "other" where the
+    campaign has that. `not_numbers` had NaN for a value and were left out. `clamped` had a value outside the
+    campaign's range, which went to the nearer end.
+
+    >>> domain = Domain(keys=("maps", "mail"), value_range=(0, 60))
+    >>> reading = Reading(domain, {"maps": 90.0, "mail": float("nan"), "chess": 3.0})
+    >>> reading
+    <private reading>
+    >>> print(reading.words())
+    not asked about: chess; no number: mail; moved into [0, 60]: maps
+    >>> Reading(domain, {"maps": 12.0}).words()
+    ''
+    """
+
+    __slots__ = ("_range", "clamped", "not_numbers", "unknown")
+
+    def __init__(self, domain: Domain, held: Mapping[str, float]) -> None:
+        low, high = self._range = domain.value_range
+        pairs = list(held.items())
+        asked = [(name, value) for name, value in pairs if domain.code_of(name) is not None]
+        self.unknown = tuple(name for name, _ in pairs if not domain.names_key(name))
+        self.not_numbers = tuple(name for name, value in asked if value != value)
+        self.clamped = tuple(name for name, value in asked if value < low or value > high)
+
+    def words(self) -> str:
+        """The same in words, for this device's screen; nothing where all was taken as it was."""
+        low, high = self._range
+        told = {
+            "not asked about": self.unknown,
+            "no number": self.not_numbers,
+            f"moved into [{low:g}, {high:g}]": self.clamped,
+        }
+        return "; ".join(f"{what}: {', '.join(names)}" for what, names in told.items() if names)
+
+    def __repr__(self) -> str:
+        return "<private reading>"
+
+    def __copy__(self) -> Reading:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> Reading:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise RecordError("what was read of a record is private and is never pickled")
+
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
@@ -99,7 +182,7 @@ class Receipt:
 
     Of `submit` it also says whether the answer repeats one that was given before (`is_repeat`): then the
     record was not read, so nothing can be said of it. Else `reading` tells which keys were not taken as they
-    were. That is for the application on this device alone and never travels: see `keyveil.client.reading`.
+    were; it is for the application on this device alone.
 
     >>> receipt = Receipt(Code.EXPIRED, "it ended on 2026-11-01")
     >>> bool(receipt), receipt.message
@@ -120,16 +203,26 @@ class Receipt:
         return self.code is Code.DONE
 
 
-def receipt_for(work: Callable[[], str | Receipt]) -> Receipt:
-    """Do the work; whatever goes wrong becomes a receipt, because the host application must go on.
+def receipt_for(verb: str, work: Callable[[], str | Receipt]) -> Receipt:
+    """Do the work and log its receipt; whatever goes wrong becomes one too: the application must go on.
 
     The work answers what there is to say of it where it is done, or a receipt of its own.
     """
     try:
         told = work()
-        return told if isinstance(told, Receipt) else Receipt(Code.DONE, told)
+        receipt = told if isinstance(told, Receipt) else Receipt(Code.DONE, told)
     except KeyveilError as error:
-        return Receipt(Code(error.code), str(error))
+        receipt = Receipt(Code(error.code), str(error))
     except Exception as error:
         # A stranger's message may quote the record; its type cannot.
-        return Receipt(Code.FAULT, f"an unexpected {type(error).__name__}")
+        receipt = Receipt(Code.FAULT, f"an unexpected {type(error).__name__}")
+    _log(verb, receipt)
+    return receipt
+
+
+def _log(verb: str, receipt: Receipt) -> None:
+    """At DEBUG if done, at WARNING if it is to be mended, else at INFO; never what was read of a record."""
+    level = logging.DEBUG if receipt else logging.WARNING if receipt.code in _TO_MEND else logging.INFO
+    # A handler of the application's may raise; the application must go on.
+    with suppress(Exception):
+        _LOG.log(level, "%s: %s; %s", verb, receipt.code.value, receipt.detail or receipt.message)

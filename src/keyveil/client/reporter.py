@@ -34,25 +34,28 @@ a mechanism, the device makes its integers and takes their loss for the price.
 
 from __future__ import annotations
 
-import hmac
 import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from keyveil.campaign import Campaign
-from keyveil.client import consent, transport
+from keyveil.client import transport
 from keyveil.client.background import Background
-from keyveil.client.caps import Caps, epsilon_of
-from keyveil.client.ledger import Account, AnsweredRound, Clock, Ledger
-from keyveil.client.log import noted
-from keyveil.client.noise import NONCE_BYTES, Ids, no_id, noised, nonce_of, own_id
+from keyveil.client.ledger import NONCE_BYTES, Account, AnsweredRound, Clock, Ledger
+from keyveil.client.permission import (
+    Caps,
+    do_not_track,
+    epsilon_of,
+    give_consent,
+    refuse_if_withdrawn,
+    require_consent,
+    withdraw_consent,
+)
 from keyveil.client.queue import Limits, Queue, Traffic
-from keyveil.client.reading import Reading
-from keyveil.client.receipt import Code, Receipt, receipt_for
+from keyveil.client.receipt import Code, Reading, Receipt, receipt_for
 from keyveil.domain import Record
 from keyveil.errors import (
     CampaignError,
@@ -65,7 +68,7 @@ from keyveil.errors import (
     TransportError,
 )
 from keyveil.numerics import Entropy, InsecureSeededEntropy, price, system_entropy
-from keyveil.report import Envelope
+from keyveil.report import Envelope, fresh_id
 from keyveil.rounds import Round
 
 # What may go well by itself, later.
@@ -152,7 +155,7 @@ class Reporter:
         caps: Caps | None = None,
         limits: Limits | None = None,
         entropy: Entropy = system_entropy,
-        ids: Ids | None = None,
+        ids: transport.Ids | None = None,
         clock: Clock = time.time,
         exchange: transport.Exchange | None = None,
         exit_timeout: float = _EXIT_TIMEOUT,
@@ -223,8 +226,8 @@ class Reporter:
         """
         if self._ledger is None:
             asked, record = self._round_of(description), self._read(held)
-            return noised(asked, record, self._new_id(os.urandom(NONCE_BYTES)), entropy=self._entropy)
-        return self._vote(held, description, consent.refuse_if_withdrawn, queue=False).report
+            return asked.report(record, self._new_id(os.urandom(NONCE_BYTES)), entropy=self._entropy)
+        return self._vote(held, description, refuse_if_withdrawn, queue=False).report
 
     def submit(self, held: Mapping[str, float], description: Description | None = None) -> Receipt:
         """Make the report and queue it for `upload`, if the person has said yes.
@@ -235,12 +238,12 @@ class Reporter:
         """
 
         def work() -> Receipt:
-            _, reading = self._vote(held, description, consent.require, queue=True)
+            _, reading = self._vote(held, description, require_consent, queue=True)
             if reading is None:
                 return Receipt(Code.DONE, "queued again, as it was answered before", is_repeat=True)
             return Receipt(Code.DONE, "queued", reading=reading)
 
-        return noted("submit", receipt_for(work))
+        return receipt_for("submit", work)
 
     # --- sending ---
 
@@ -268,7 +271,7 @@ class Reporter:
                 )
             return f"{settled} reports settled" + (f", {refused} of them refused ({why})" if refused else "")
 
-        return noted("upload", receipt_for(work))
+        return receipt_for("upload", work)
 
     def upload_soon(self, timeout: float = 10.0) -> None:
         """Send what waits from a thread, and again when it is due, until nothing is left or it is refused.
@@ -311,20 +314,20 @@ class Reporter:
 
         def work() -> str:
             with self._book().transaction() as account:
-                consent.give(account)
-            return "enabled, but DO_NOT_TRACK is set and wins" if consent.do_not_track() else "enabled"
+                give_consent(account)
+            return "enabled, but DO_NOT_TRACK is set and wins" if do_not_track() else "enabled"
 
-        return noted("enable", receipt_for(work))
+        return receipt_for("enable", work)
 
     def disable(self) -> Receipt:
         """The person said no: every campaign's queue and kept answers are wiped, what was spent is not."""
 
         def work() -> str:
             with self._book().transaction() as account:
-                consent.withdraw(account)
+                withdraw_consent(account)
             return "disabled; nothing waits and no answer is kept"
 
-        return noted("disable", receipt_for(work))
+        return receipt_for("disable", work)
 
     def status(self) -> Status | Receipt:
         """What was spent, what waits and what was said; a receipt where the ledger cannot tell."""
@@ -335,7 +338,7 @@ class Reporter:
                 found.append(self._status(account))
             return ""
 
-        receipt = noted("status", receipt_for(work))
+        receipt = receipt_for("status", work)
         return found[0] if found else receipt
 
     def explain(self, held: Mapping[str, float], description: Description | None = None) -> str:
@@ -370,7 +373,7 @@ class Reporter:
             )
             return ""
 
-        receipt = noted("explain", receipt_for(work))
+        receipt = receipt_for("explain", work)
         return words[0] if words else receipt.message
 
     # --- inside ---
@@ -380,12 +383,12 @@ class Reporter:
     ) -> _Vote:
         """The round's only answer: kept, or made, paid for and kept; in the queue too, if that is wanted."""
         asked = self._asked(description)
-        report_id = None if self._ids is own_id else self._fetched_id(asked, allowed)
+        report_id = None if self._ids is fresh_id else self._fetched_id(asked, allowed)
         with self._book().transaction() as account:
             allowed(account)
             kept = self._kept(account, asked)
             if kept is None:
-                vote = self._answer(account, asked, held, report_id or own_id())
+                vote = self._answer(account, asked, held, report_id or fresh_id())
             else:
                 vote = _Vote(kept, None)
             if queue:
@@ -399,15 +402,15 @@ class Reporter:
             if self._kept(account, asked) is not None:
                 return None
             self._check_answerable(account, asked)
-            nonce = self._nonce(account, asked.round)
+            nonce = account.nonce(self._campaign.id, asked.round.number)
         return self._new_id(nonce)
 
-    def _own_source(self) -> Ids:
+    def _own_source(self) -> transport.Ids:
         """Where ids come from if nobody says: chance, or the collector of a campaign that issues them."""
         if not self._campaign.issues_ids:
-            return own_id
+            return fresh_id
         if self._collector is None:
-            return own_id if self._ledger is None else no_id
+            return fresh_id if self._ledger is None else transport.no_id
         url = f"{self._collector.rstrip('/')}/v1/campaigns/{self._campaign.id}"
         return transport.Issuer(url=url, exchange=self._exchange)
 
@@ -444,7 +447,7 @@ class Reporter:
 
     def _check_answerable(self, account: Account, asked: _PricedRound) -> None:
         """Refuse a round for others, and one beyond what was promised or allowed."""
-        if not asked.round.asks(self._place(account)):
+        if not asked.round.asks(account.place(self._campaign.id)):
             raise ProtocolError(
                 f"round {asked.round.number} is for others; this device is not in its group",
                 code="other-group",
@@ -457,7 +460,7 @@ class Reporter:
         """Read the data and answer. Only here is the data of a ledger's user read."""
         self._check_answerable(account, asked)
         record, reading = self._read(held), Reading(self._campaign.domain, held)
-        report = noised(asked.round, record, report_id, entropy=self._entropy)
+        report = asked.round.report(record, report_id, entropy=self._entropy)
         account.keep(self._campaign.id, asked.round.number, AnsweredRound(asked.pin, asked.units, report))
         return _Vote(report, reading)
 
@@ -483,21 +486,9 @@ class Reporter:
             self._last = _PricedRound(round, round.pin, price(round.mechanism.loss))
         return self._last
 
-    def _nonce(self, account: Account, round: Round) -> bytes:
-        """What the device asks for an id with: random, stored before it is sent, always the same.
-
-        It follows from the ledger's secret, as the place does, so it is as old as the ledger.
-        """
-        return nonce_of(account.secret, self._campaign.id, round.number)
-
-    def _place(self, account: Account) -> Fraction:
-        """Where the device stands among the groups of the campaign: random, and always the same."""
-        drawn = hmac.digest(account.secret, f"place {self._campaign.id}".encode(), "sha256")
-        return Fraction(int.from_bytes(drawn, "big"), 1 << 8 * len(drawn))
-
     def _status(self, account: Account) -> Status:
         return Status(
-            consent="do not track" if consent.do_not_track() else account.consent,
+            consent="do not track" if do_not_track() else account.consent,
             epsilon_campaign=epsilon_of(account.spent(self._campaign.id)),
             promised=self._campaign.epsilon,
             epsilon_lifetime=epsilon_of(account.spent()),
@@ -508,7 +499,7 @@ class Reporter:
 
     def _next_batch(self) -> list[bytes]:
         with self._book().transaction() as account:
-            consent.require(account)
+            require_consent(account)
             queue = self._queue(account)
             batch = queue.batch()
             if batch and queue.wait():

@@ -10,9 +10,8 @@ import os
 import time
 from typing import Any
 
-from keyveil.client.caps import epsilon_of
-from keyveil.client.consent import do_not_track
 from keyveil.client.ledger import Account, Ledger
+from keyveil.client.permission import do_not_track, epsilon_of
 
 _NOTHING = {"waiting": 0, "waiting_bytes": 0, "sent": 0, "refused": 0, "dropped": 0, "failures": 0}
 

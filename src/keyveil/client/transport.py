@@ -44,6 +44,9 @@ _MOST_CODES = 5
 # TransportError where none came.
 Exchange = Callable[[str, bytes | None, float, int], HttpAnswer]
 
+# Where the ids of reports come from: chance (`report.fresh_id`), or the collector (`Issuer`).
+Ids = Callable[[], bytes]
+
 
 def exchange(
     url: str,
@@ -243,6 +246,14 @@ class Issuer:
 def issued_ids(url: str, *, token: str | None = None, timeout: float = 10.0) -> Issuer:
     """Where a `Reporter` gets its ids from, if the campaign issues them: asked for one by one, as needed."""
     return Issuer(url=url, exchange=with_token(token), timeout=timeout)
+
+
+def no_id() -> bytes:
+    """A refusal: an id of the device's own would never count, and its answer would be spent."""
+    raise TransportError(
+        "the collector hands out the ids of this campaign; pass collector='https://...' and token=...",
+        code="no-id",
+    )
 
 
 def split_address(url: str) -> tuple[str, str]:

@@ -1,8 +1,13 @@
 """What a user may hold: keys, value ranges, records; and how one signed key is drawn from a record."""
 
 from keyveil.domain.keys import OTHER, Domain
-from keyveil.domain.record import DUMMY, FULL_LEVEL, HALF_LEVEL, Pair, Record, level_of
-from keyveil.domain.sampling import (
+from keyveil.domain.record import (
+    DUMMY,
+    FULL_LEVEL,
+    HALF_LEVEL,
+    Pair,
+    Record,
+    level_of,
     pick,
     round_to_sign,
     rounding_law,

@@ -19,6 +19,7 @@ from keyveil.report.wire import (
     REPORT_ID_BYTES,
     VERSION,
     Envelope,
+    fresh_id,
     public_word,
     public_words,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "Symbol",
     "Trits",
     "frame",
+    "fresh_id",
     "join_trits",
     "locate_frames",
     "public_word",

@@ -22,6 +22,7 @@ import base64
 import binascii
 import hashlib
 import json
+import os
 import struct
 from dataclasses import dataclass
 from typing import Any
@@ -101,6 +102,11 @@ class Envelope:
             report_id=_from_hex(said["report_id"], REPORT_ID_BYTES, "report_id"),
             payload=_from_base64(said["payload"]),
         )
+
+
+def fresh_id() -> bytes:
+    """A random id for a report, where nobody hands them out."""
+    return os.urandom(REPORT_ID_BYTES)
 
 
 def public_word(tag: bytes, round: int, report_id: bytes) -> int:
