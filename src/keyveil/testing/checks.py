@@ -63,7 +63,7 @@ def check_mechanism(cls: type[Calibrated]) -> None:
     """Run every check on a mechanism class.
 
     >>> from keyveil.mechanisms import REGISTRY
-    >>> check_mechanism(REGISTRY["pckv-grr"])
+    >>> check_mechanism(REGISTRY["grr"])
     """
     for name, check in CHECKS.items():
         if (cls.id, name) not in EXEMPT:
