@@ -177,6 +177,12 @@ def test_the_site_builds_without_a_warning(tmp_path):
         if 'src="http' in (text := page.read_text(encoding="utf-8")) or 'rel="stylesheet" href="http' in text
     ]
     assert outside == []
+    # Building ran the notebooks and would have stopped where a cell fails; each page shows all cells.
+    for notebook in (ROOT / "docs" / "notebooks").glob("*.ipynb"):
+        cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
+        page = (tmp_path / "html" / "notebooks" / f"{notebook.stem}.html").read_text(encoding="utf-8")
+        assert page.count('class="highlight-python') == len(cells)
+        assert 'class="highlight-text' in page, "nothing was printed"
 
 
 def test_security_names_tests_that_exist():
