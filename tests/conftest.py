@@ -1,6 +1,9 @@
 """Settings of every test: Hypothesis repeats itself, and a slow machine is no failure."""
 
+import subprocess
+import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -29,6 +32,16 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("nightly") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_SLOW))
+
+
+@pytest.fixture(scope="session")
+def published(tmp_path_factory):
+    """A folder with both distributions, the bill of materials and the checksums."""
+    folder = tmp_path_factory.mktemp("dist")
+    script = Path(__file__).parents[1] / "scripts" / "release.py"
+    shown = subprocess.run([sys.executable, script, folder], capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stderr
+    return folder
 
 
 @pytest.fixture(params=["compiled", "numpy"])

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -19,7 +20,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from keyveil.domain import Domain
-from keyveil.errors import CampaignError, DescriptionError, DomainError, KeyveilError
+from keyveil.errors import CampaignError, DescriptionError, DomainError, KeyveilError, MissingPackage
 from keyveil.mechanisms import Mechanism, build
 from keyveil.mechanisms.base import ISSUED, check_size
 from keyveil.methods import MECHANISM_OPTIONS, find_method, has_several_rounds, mechanism_of
@@ -296,8 +297,8 @@ class Campaign:
 
         `version` is what an open round says of the protocol that opened it ("auto/1"); the newest if None.
         """
-        from keyveil.protocols import IssuedIds, build_protocol
-
+        with _collecting():
+            from keyveil.protocols import IssuedIds, build_protocol
         wanted = self._dials
         if self.rounds is not None:
             wanted["rounds"] = self.rounds
@@ -315,15 +316,25 @@ class Campaign:
 
     def tally(self, reports: Iterable[bytes], round: Round | None = None) -> Tally:
         """The sum of the reports to a round, the first if none is named; strangers are refused."""
-        from keyveil.tally import tally_reports
-
+        with _collecting():
+            from keyveil.tally import tally_reports
         return tally_reports(self.first_round() if round is None else round, reports)
 
     def estimate(self, tally: Tally, *, post: str = "readable") -> Release:
         """What the tally of a one-round campaign says about every key, with 95 % intervals."""
-        from keyveil.release import release
-
+        with _collecting():
+            from keyveil.release import release
         return release(self, self.protocol(), tally, post=post)
+
+
+@contextmanager
+def _collecting() -> Iterator[None]:
+    """What only a collector needs is imported here; a device, which has none of it, is told where it is."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        said = f"this needs {error.name}; pip install 'keyveil[collect]'"
+        raise MissingPackage(said, name=error.name) from None
 
 
 def _is_readable(text: str) -> bool:

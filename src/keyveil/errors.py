@@ -11,6 +11,7 @@
     |-- LedgerError          a device's ledger that cannot be read, written or believed
     |-- ConsentError         the person has not said yes, or has said no
     |-- TransportError       a collector that may not be talked to, or that did not answer
+    |-- MissingPackage       what needs a package that is not installed
     |-- ProtocolError        a round that does not follow from the one before
     |-- TallyError           tallies that do not belong together
     |-- PlanError            a plan that cannot be made
@@ -107,7 +108,11 @@ class ProtocolError(KeyveilError):
 
 
 class MissingPackage(KeyveilError, ImportError):
-    """What was asked for needs a package that is not installed."""
+    """What was asked for needs a package that is not installed; `name` is the package's."""
+
+    def __init__(self, message: str, *, name: str | None) -> None:
+        super().__init__(message)
+        self.name = name
 
 
 class TallyError(KeyveilError):

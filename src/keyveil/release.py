@@ -270,7 +270,7 @@ def _needed(package: str, remedy: str) -> Any:
     try:
         return import_module(package)
     except ModuleNotFoundError:
-        raise MissingPackage(f"this needs {package}; {remedy}") from None
+        raise MissingPackage(f"this needs {package}; {remedy}", name=package) from None
 
 
 class _CsvLines(list[str]):

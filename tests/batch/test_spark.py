@@ -1,14 +1,17 @@
-"""Spark with real executors: the integers of one process, for any partitioning, whatever dies."""
+"""Spark with real executors: the integers of one process, for any partitioning, whatever dies.
+
+The executors run in a virtual environment of their own, with the built wheel and what the extra `spark`
+brings: what runs there proves that the extra brings all that an executor needs.
+"""
 
 import os
 import shutil
-import sys
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from environments import make_environment
 from parts import lacking
 
 from keyveil import Campaign
@@ -18,7 +21,8 @@ from keyveil.batch.partition import Block
 from keyveil.domain import Record
 from keyveil.tally import Tally
 
-SOURCE = Path(__file__).resolve().parents[2] / "src"
+# What a program that drives Spark imports.
+DRIVER = "import keyveil.batch.spark, pyspark.sql.functions, pyspark.sql.pandas.map_ops"
 
 
 def why_not():
@@ -35,18 +39,27 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.filterwarnings("default")]
 
 
 @pytest.fixture(scope="module")
-def spark():
-    """Two executors, each a process of its own, as on a cluster."""
+def environment(published, tmp_path_factory):
+    """The wheel with the extra, and nothing else."""
     if (reason := why_not()) is not None:
         lacking(reason)
+    (wheel,) = published.glob("keyveil-*.whl")
+    return make_environment(tmp_path_factory.mktemp("spark") / "venv", wheel, "spark")
+
+
+@pytest.fixture(scope="module")
+def spark(environment):
+    """Two executors, each a process of its own, as on a cluster."""
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = str(environment.python)
+    # Of every Java process: none lives long enough for the optimising compiler.
+    os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     session = (
         SparkSession.builder.master("local-cluster[2,1,1024]")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
-        .config("spark.executorEnv.PYTHONPATH", str(SOURCE))
+        .config("spark.executorEnv.PYTHONPATH", "")
         .config("spark.executor.memory", "700m")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "4")
@@ -87,7 +100,22 @@ def files(tmp_path):
     return campaign, paths
 
 
-def test_spark_counts_what_one_process_counts_for_any_partitioning(spark, files, tmp_path):
+def test_the_extra_brings_what_drivers_and_executors_need(spark, environment):
+    driven = environment.run(environment.python, "-I", "-c", DRIVER)
+    assert driven.returncode == 0, driven.stderr
+
+    def place(batches):
+        import keyveil
+
+        for batch in batches:
+            yield pa.RecordBatch.from_pydict({"place": [keyveil.__file__] * batch.num_rows})
+
+    (row,) = spark.range(1).mapInArrow(place, "place string").collect()
+    assert row.place.startswith(str(environment.packages))
+
+
+def test_spark_counts_what_one_process_counts_for_any_partitioning(spark, files, tmp_path, monkeypatch):
+    from keyveil.batch import spark as module
     from keyveil.batch.spark import tally_frame, tally_paths
 
     campaign, paths = files
@@ -97,8 +125,9 @@ def test_spark_counts_what_one_process_counts_for_any_partitioning(spark, files,
     there = tally_paths(spark, question, [str(path) for path in paths])
     assert (there.tally, there.refused, there.n_repeated) == (local.tally, local.refused, 8)
     frame = spark.read.parquet(*map(str, paths))
-    # Eighteen partials are merged by tasks before the driver sees them.
-    again = tally_frame(question, frame.repartition(18))
+    # Five partials are merged by tasks before the driver sees them.
+    monkeypatch.setattr(module, "_FAN_IN", 4)
+    again = tally_frame(question, frame.repartition(5))
     assert (again.tally, again.refused, again.n_repeated) == (local.tally, local.refused, 8)
 
 

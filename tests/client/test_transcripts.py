@@ -223,12 +223,16 @@ def test_no_transcript_of_many_histories_tells_more(name, tmp_path, capsys):
     check_histories(tmp_path, name, range(3, 23), capsys)
 
 
+def is_seen(folder):
+    """Whether one of a few histories tells more than was promised."""
+    offered, promised = list(moves(protocol_rounds("kvue"))), exp_below(Fraction(EPSILON))
+    return any(worst_ratio(folder, f"kvue {seed}", offered) > promised for seed in range(8))
+
+
 def test_the_enumeration_sees_a_device_that_does_not_add_up_its_rounds(tmp_path, monkeypatch):
     """The twin: it answers whatever was promised."""
     monkeypatch.setattr("keyveil.client.permission.Caps.check", lambda *_: None)
-    offered = list(moves(protocol_rounds("kvue")))
-    worst = max(worst_ratio(tmp_path, f"kvue {seed}", offered) for seed in range(8))
-    assert worst > exp_below(Fraction(EPSILON))
+    assert is_seen(tmp_path)
 
 
 def test_the_enumeration_sees_a_device_that_answers_a_changed_record_again(tmp_path, monkeypatch):
@@ -241,6 +245,4 @@ def test_the_enumeration_sees_a_device_that_answers_a_changed_record_again(tmp_p
         return kept(self, account, asked)
 
     monkeypatch.setattr(Reporter, "_kept", forgetful)
-    offered = list(moves(protocol_rounds("kvue")))
-    worst = max(worst_ratio(tmp_path, f"kvue {seed}", offered) for seed in range(8))
-    assert worst > exp_below(Fraction(EPSILON))
+    assert is_seen(tmp_path)

@@ -11,18 +11,18 @@ from keyveil.errors import MechanismError
 from keyveil.mechanisms import REGISTRY, find, find_outside, register
 
 MODULE = '''
-"""A mechanism of another package: ks-ue under a name of its own."""
+"""A mechanism of another package: grr, whose contract is checked soonest, under a name of its own."""
 
 from typing import ClassVar
 
-from keyveil.mechanisms.trits.ks_ue import KsUe
+from keyveil.mechanisms.symbol.keys_only import Grr
 
 
-class AcmeUe(KsUe):
-    """One noisy trit per key, by Acme."""
+class AcmeGrr(Grr):
+    """One symbol, by Acme."""
 
     __slots__ = ()
-    id: ClassVar[str] = "acme-ue"
+    id: ClassVar[str] = "acme-grr"
 '''
 
 PATH = """
@@ -31,19 +31,19 @@ from keyveil import Campaign
 from keyveil.client import Reporter
 from keyveil.errors import DescriptionError
 from keyveil.mechanisms.registry import named_class
-assert named_class("acme-ue") is None, "nothing is loaded before somebody asks"
+assert named_class("acme-grr") is None, "nothing is loaded before somebody asks"
 from keyveil.mechanisms.named import calibrated
 try:
-    calibrated({"id": "acme-ue", "epsilon": "1", "pairs_per_user": 1}, 3)
+    calibrated({"id": "acme-grr", "epsilon": "1", "pairs_per_user": 1}, 3)
 except DescriptionError as error:
     assert error.code == "unknown-mechanism", "no collector's word loads anything"
 campaign = Campaign(name="x", epsilon=4.0, keys=("a", "b", "c"), value_range=(0, 1), pairs_per_user=1,
-                    mechanism="acme-ue")
+                    mechanism="acme-grr")
 device = Reporter(campaign)
 release = campaign.estimate(campaign.tally([device.report({"a": 1.0}) for _ in range(2000)]))
 from keyveil.testing import check_mechanism
 from keyveil.mechanisms import find
-check_mechanism(find("acme-ue")[0])
+check_mechanism(find("acme-grr")[0])
 a, b, c = release.rows()
 said = release.metadata["mechanism"]
 print(json.dumps({"a": a["frequency_raw"], "error": a["frequency_se"], "mechanism": said}))
@@ -57,7 +57,7 @@ def installed(tmp_path):
     info = tmp_path / "acme_keyveil-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-keyveil\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[keyveil.mechanisms]\nacme-ue = acme_keyveil:AcmeUe\n")
+    (info / "entry_points.txt").write_text("[keyveil.mechanisms]\nacme-grr = acme_keyveil:AcmeGrr\n")
     return tmp_path
 
 
@@ -67,7 +67,7 @@ def test_a_mechanism_from_outside_goes_the_whole_path(installed):
     )
     assert shown.returncode == 0, shown.stderr
     found = json.loads(shown.stdout)
-    assert found["mechanism"] == "acme-ue"
+    assert found["mechanism"] == "acme-grr"
     # Six standard errors: the noise is the operating system's.
     assert abs(found["a"] - 1) < 6 * found["error"]
 
@@ -75,13 +75,13 @@ def test_a_mechanism_from_outside_goes_the_whole_path(installed):
 def test_an_entry_point_that_cannot_be_loaded_is_named(installed):
     (installed / "acme_keyveil.py").write_text("import nowhere_to_be_found\n")
     shown = subprocess.run(
-        [sys.executable, "-c", "from keyveil.mechanisms import find; find('acme-ue')"],
+        [sys.executable, "-c", "from keyveil.mechanisms import find; find('acme-grr')"],
         capture_output=True,
         text=True,
         env={"PYTHONPATH": str(installed)},
     )
     assert (
-        '"acme-ue" comes from acme_keyveil:AcmeUe, which cannot be loaded: ModuleNotFoundError'
+        '"acme-grr" comes from acme_keyveil:AcmeGrr, which cannot be loaded: ModuleNotFoundError'
         in shown.stderr
     )
 

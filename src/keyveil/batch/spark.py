@@ -28,7 +28,7 @@ from keyveil.batch.records import Records
 from keyveil.batch.repeats import without
 from keyveil.batch.stream import SecureStream, draw_words
 from keyveil.campaign import Campaign
-from keyveil.errors import CampaignError, KeyveilError, TallyError
+from keyveil.errors import CampaignError, KeyveilError, MissingPackage, TallyError
 from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
 from keyveil.report.parquet import COLUMN
 from keyveil.rounds import Round
@@ -44,8 +44,11 @@ _PARTIAL = "partial binary"
 
 def session(master: str | None = None) -> SparkSession:
     """The session of this process, or a new one; `master` is spark-submit's unless it is given."""
-    from pyspark.sql import SparkSession
-
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as error:
+        said = f"this needs {error.name}; pip install 'keyveil[spark]'"
+        raise MissingPackage(said, name=error.name) from None
     builder = SparkSession.builder.appName("keyveil")
     return (builder.master(master) if master else builder).getOrCreate()
 

@@ -106,7 +106,7 @@ def raised(store: str, port: int | None) -> Iterator[Stage]:
             admin, url = ours.recv(), ours.recv()
         except EOFError:
             raise StoreError("the demo's collector did not start") from None
-        if isinstance(url, StoreError):
+        if isinstance(url, Exception):
             raise url
         token = _awake(Server(url=url, token=admin)).ask("POST", "/v1/tokens", {"role": "operator"})["token"]
         yield Stage(url, token)
@@ -130,8 +130,12 @@ def _awake(server: Server) -> Server:
 
 
 def _serve(store: str, port: int, parent: Connection) -> None:
-    from keyveil.collector.http.serve import serve
-
+    try:
+        from keyveil.collector.http.serve import serve
+    except ModuleNotFoundError as error:
+        parent.send(None)
+        parent.send(error)
+        return
     threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
     # The collector's log is for operators; here it would stand between the lines of the table.
     with open(os.devnull, "w") as nowhere, redirect_stderr(nowhere):

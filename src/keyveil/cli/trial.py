@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,10 @@ def trial(
     from keyveil.cli.stage import raised
     from keyveil.numerics import parse_epsilon
 
+    for package in ("uvicorn", "matplotlib"):
+        # Said before everything is collected, not after.
+        if find_spec(package) is None:
+            raise ModuleNotFoundError(name=package)
     budget = float(parse_epsilon(epsilon, where="--epsilon"))
     reading = read_own(file, skip=True, **columns)
     if campaign_file is None:

@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from operator import add, itemgetter
 
 import numpy as np
 
@@ -21,17 +22,21 @@ Cell = tuple[int, ...]
 
 def tally_law(mechanism: Mechanism, records: Sequence[Record]) -> dict[Cell, Fraction]:
     """The joint law of all cells of a tally, over all reports of all users."""
-    joint: dict[Cell, Fraction] = {tally_cell(count(mechanism, [], question="q")): Fraction(1)}
+    answers = [(answer, answer_cell(mechanism, answer)) for answer in mechanism.answers()]
+    joint, whole = {tally_cell(count(mechanism, [], question="q")): 1}, 1
     for record in records:
         one: dict[Cell, Fraction] = defaultdict(Fraction)
-        for answer in mechanism.answers():
-            one[answer_cell(mechanism, answer)] += mechanism.probability(answer, record)
-        grown: dict[Cell, Fraction] = defaultdict(Fraction)
-        for before, chance in joint.items():
-            for cell, step in one.items():
-                grown[tuple(map(sum, zip(before, cell, strict=True)))] += chance * step
-        joint = grown
-    return joint
+        for answer, cell in answers:
+            one[cell] += mechanism.probability(answer, record)
+        # Chances as whole numbers of one unit: products and sums without a common divisor to look for.
+        units = math.lcm(*(chance.denominator for chance in one.values()))
+        steps = [(cell, chance.numerator * (units // chance.denominator)) for cell, chance in one.items()]
+        grown: dict[Cell, int] = defaultdict(int)
+        for before, ways in joint.items():
+            for cell, step in steps:
+                grown[tuple(map(add, before, cell))] += ways * step
+        joint, whole = grown, whole * units
+    return {cell: Fraction(ways, whole) for cell, ways in joint.items()}
 
 
 def answer_cell(mechanism: Mechanism, answer: Answer) -> Cell:
@@ -61,8 +66,8 @@ def chi_square_z(law: dict[Cell, Fraction], draws: Iterable[Cell]) -> float:
     total = sum(seen.values())
     statistic, cells = 0.0, 0
     pooled_expected = pooled_seen = 0.0
-    for cell, chance in sorted(law.items(), key=lambda item: item[1]):
-        pooled_expected += float(chance) * total
+    for cell, chance in sorted(((cell, float(chance)) for cell, chance in law.items()), key=itemgetter(1)):
+        pooled_expected += chance * total
         pooled_seen += seen[cell]
         if pooled_expected >= 10:
             statistic += (pooled_seen - pooled_expected) ** 2 / pooled_expected
