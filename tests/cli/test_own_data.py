@@ -56,6 +56,7 @@ def same(reading, other):
 
 
 def test_every_form_reads_alike(tmp_path, own):
+    """U13: Latin-1 was a traceback; semicolons, tabs and capitals were refused."""
     rows = own_rows()
     plain = tmp_path / "plain.csv"
     plain.write_text("user,key,value\n" + "".join(f"{u},{a},{m}\n" for u, a, m in rows))
@@ -86,6 +87,7 @@ def test_every_form_reads_alike(tmp_path, own):
 
 @pytest.mark.parametrize(("combine", "value"), [("mean", 4.0), ("sum", 12.0), ("last", 2.0), ("max", 7.0)])
 def test_rows_that_repeat_a_pair_are_combined_as_asked(tmp_path, combine, value):
+    """U13: they were averaged, where minutes want a sum."""
     path = tmp_path / "again.csv"
     path.write_text("user,key,value\na,k,3\nb,k,1\na,k,7\na,k,2\n")
     reading = read_file(path, combine=combine)
@@ -158,6 +160,7 @@ def test_a_draft_is_a_campaign_whatever_its_keys_are_called():
 
 
 def test_two_commands_lead_from_ones_own_file_to_a_chart(own, tmp_path):
+    """U7: columns of other names were refused, and nothing wrote a campaign."""
     campaign = tmp_path / "campaign.toml"
     made = run("init", own, "--combine", "sum", "-o", campaign)
     assert made.exit_code == 0, made.output
@@ -231,6 +234,7 @@ def test_a_plan_reads_sizes_from_data_and_writes_what_it_recommends(own, tmp_pat
 
 
 def test_telemetry_starts_from_nothing(tmp_path):
+    """U14: no unit, proxy or compose file, and the first token went to the log."""
     folder = tmp_path / "telemetry"
     made = run("init", "telemetry", "-o", folder)
     assert made.exit_code == 0, made.output

@@ -1,6 +1,7 @@
 """`keyveil plan` as people and scripts meet it."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,31 @@ def test_the_table_lists_every_candidate_and_says_what_an_observer_learns():
     assert "best for frequency first" in shown.stdout
     assert "if all keys were equally popular" in shown.stdout
     assert "at most 73 %" in shown.stdout
+
+
+def test_errors_have_a_unit_and_a_plan_says_how_often_it_can_be_repeated():
+    """U12: weekly campaigns of epsilon 1 ended after 16, unforeseen. U18: errors of means had no unit."""
+    crowd = ("--users", 100_000, "--keys", 100, "--epsilon", 1)
+    shown = plan(*crowd, "--value-range", "0,240").stdout
+    assert "a device spends 16 in its life unless its owner sets another cap: 16 campaigns" in shown
+    assert "l is how many pairs of a record its report speaks for" in shown
+    part, unit = (
+        plan(*crowd, "--want", "mean").stdout,
+        plan(*crowd, "--want", "mean", "--value-range", "0,240").stdout,
+    )
+    row = re.compile(r"^pckv-ue .*", re.MULTILINE)
+    share = float(row.search(part).group().split()[3].rstrip("%")) / 100
+    assert float(row.search(unit).group().split()[3]) == pytest.approx(240 * share, rel=0.02)
+
+
+def test_nothing_is_found_where_nothing_can_be():
+    """U18: at an epsilon of 1e-9 the plan promised 100 % of the top."""
+    shown = plan("--users", 10_000, "--keys", 50, "--epsilon", 1e-9).stdout
+    rows = [
+        line.split() for line in shown.splitlines() if line.startswith(("pckv", "ks-", "bucket", "privkv"))
+    ]
+    assert len(rows) >= 5
+    assert {row[-2] for row in rows} == {"-"}
 
 
 @pytest.mark.parametrize("want", ["frequency", "mean", "distribution"])

@@ -25,6 +25,7 @@ def server(tmp_path):
 
 
 def test_the_last_admin_token_cannot_be_revoked(caller):
+    """U6: whoever revoked it was locked out for good."""
     mine = caller.admin.split("-")[1]
     refused = caller("DELETE", f"/v1/tokens/{mine}", token=caller.admin)
     assert (refused.status, refused.code) == (409, "last-admin")
@@ -52,6 +53,7 @@ def test_whoever_holds_the_store_makes_another_admin_token(tmp_path):
 
 
 def test_a_store_is_its_owners_alone(tmp_path):
+    """U16: stores were readable to everybody on the machine."""
     before = os.umask(0o022)
     try:
         caller = Caller(f"sqlite:///{tmp_path}/store.db")
@@ -69,6 +71,7 @@ def test_a_store_is_its_owners_alone(tmp_path):
 
 
 def test_nothing_is_released_where_nothing_was_reported(caller):
+    """U9: a release of 0 reports was a success of empty numbers, not marked interim."""
     campaign = make_question()
     token = caller.create(campaign)["device_token"]
     refused = caller("GET", f"/v1/campaigns/{campaign.id}/release", token=caller.admin)
@@ -82,6 +85,7 @@ def test_nothing_is_released_where_nothing_was_reported(caller):
 
 
 def test_the_command_asks_before_it_closes_a_round_that_nobody_answered(server, tmp_path):
+    """U9: the campaign was finished, and nobody was asked."""
     file = tmp_path / "campaign.json"
     file.write_text(make_question().canonical_json)
     made = json.loads(run("campaign", "create", file, "--json", server=server).stdout)
@@ -91,6 +95,7 @@ def test_the_command_asks_before_it_closes_a_round_that_nobody_answered(server, 
 
 
 def test_a_backup_never_overwrites_and_is_private(server, tmp_path):
+    """U16: a second backup replaced the first."""
     copy = tmp_path / "copy.db"
     assert run("backup", "-o", copy, server=server).exit_code == 0
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
@@ -98,5 +103,6 @@ def test_a_backup_never_overwrites_and_is_private(server, tmp_path):
 
 
 def test_a_dead_database_is_named_in_plain_words():
+    """U16: it was an `OperationalError`."""
     shown = run("serve", "--port", 0, "--store", "postgresql://nobody@127.0.0.1:1/nothing")
     assert "PostgreSQL does not answer; is it running" in str(shown.exception)

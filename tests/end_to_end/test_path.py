@@ -54,7 +54,7 @@ def test_the_truth_comes_back_within_its_intervals(tmp_path, mechanism):
 
 @pytest.mark.parametrize("mechanism", [name for name in METHODS if not has_several_rounds(name)])
 def test_numbers_lie_inside_their_ranges_and_intervals_if_nobody_asks_otherwise(mechanism):
-    """Little budget, few people: unbiased numbers lie far outside, and stay beside what is shown."""
+    """U5. Little budget, few people: unbiased numbers lie far outside, and stay beside what is shown."""
     campaign = Campaign(
         name="noise", epsilon=0.2, keys=APPS[:6], value_range=(0, 60), pairs_per_user=2, mechanism=mechanism
     )
@@ -228,6 +228,7 @@ def test_units_and_names_are_for_people_and_older_campaigns_keep_their_ids():
 
 
 def test_a_release_shows_itself_in_a_notebook(tmp_path, monkeypatch):
+    """U20: `to_pandas` raised ModuleNotFoundError, and a notebook showed the bare object."""
     campaign = replace(
         load(tmp_path, TOML.format(mechanism="ks-ue")), unit="minutes", names={"maps": "<Maps>"}
     )

@@ -1,4 +1,4 @@
-"""Mechanisms of other packages: by an entry point, checked like our own, never at a collector's word."""
+"""Mechanisms of other packages (U20): by entry point, checked like our own, never at a collector's word."""
 
 import json
 import subprocess

@@ -104,6 +104,7 @@ def run_commands(environment, tmp_path):
 
 @pytest.mark.parametrize("extra", list(LACKS), ids=lambda extra: extra or "none")
 def test_an_extra_does_what_it_promises_and_names_what_it_lacks(extra, wheel, tmp_path):
+    """U4: `serve` without its packages was a traceback."""
     environment = make_environment(tmp_path / "venv", wheel, extra)
     said, there = run_commands(environment, tmp_path)
     assert there == brought_by(wheel, extra) | {"keyveil"}

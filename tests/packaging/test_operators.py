@@ -98,6 +98,7 @@ def test_metrics_say_which_campaign_and_how_long_and_what_runs(exported):
 
 
 def test_refusals_are_logged_by_code_and_every_line_is_json(exported):
+    """U16: refusals were not logged, and some lines were no JSON."""
     lines = [json.loads(line) for line in exported[2].splitlines()]
     assert {"event": "refused", "code": "unknown-token", "count": 1}.items() <= next(
         line for line in lines if line["event"] == "refused"
