@@ -1,7 +1,10 @@
 """A collector that tests the noise of what it was sent."""
 
 import pytest
-from collecting import Caller, lie, make_question, make_reports
+from collecting import Caller, make_question, make_reports, say
+
+from keyveil.simulate import insecure_generator, synthetic
+from keyveil.simulate.answers import draw_answers
 
 
 @pytest.fixture
@@ -20,12 +23,15 @@ def test_honest_reports_raise_no_alarm_and_crude_lies_do(caller):
     token = caller.create(campaign)["device_token"]
     few = examine(caller, campaign)
     assert (few["reports"], few["tests"], few["alarm"], few["p"]) == (0, [], False, 1.0)
-    caller.send(campaign, make_reports(campaign, 1500), token=token)
+    # Seeded: one honest crowd in ten thousand is suspected, and a test is not to be that one.
+    crowd = synthetic(users=1500, keys=len(campaign.keys), seed=1)
+    answers = draw_answers(campaign.build(), crowd, insecure_generator(1))
+    caller.send(campaign, [say(campaign, int(answer)) for answer in answers], token=token)
     honest = examine(caller, campaign)
     assert (honest["reports"], honest["alarm"], honest["damaged_blocks"]) == (1500, False, 0)
     assert len(honest["tests"]) > 1
     target = 3
-    caller.send(campaign, [lie(campaign, 3 * target + 1) for _ in range(400)], token=token)
+    caller.send(campaign, [say(campaign, 3 * target + 1) for _ in range(400)], token=token)
     crude = examine(caller, campaign)
     assert (crude["reports"], crude["alarm"]) == (1900, True)
     assert crude["p"] < honest["p"]

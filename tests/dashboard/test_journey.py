@@ -7,7 +7,7 @@ import threading
 import time
 
 from browsing import ask, expect, new_token, send, visiting
-from collecting import lie, make_question
+from collecting import make_question, say
 
 from keyveil import Campaign
 from keyveil.client import Reporter
@@ -237,7 +237,7 @@ def test_the_noise_is_tested_when_somebody_asks(browser, collector):
         expect(press(visitor).get_by_text("0 reports are too few to tell.")).to_be_visible()
         send(collector, campaign, [device.report({}) for _ in range(1500)], token)
         expect(press(visitor).get_by_text("No attack that can be seen.")).to_be_visible()
-        send(collector, campaign, [lie(campaign, 3 * 5 + 1) for _ in range(500)], token)
+        send(collector, campaign, [say(campaign, 3 * 5 + 1) for _ in range(500)], token)
         page = press(visitor)
         expect(page.get_by_text("This is not honest noise.")).to_be_visible()
         expect(page.locator(".trouble")).to_contain_text(

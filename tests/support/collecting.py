@@ -181,8 +181,8 @@ def answers(campaign, round, count):
     ]
 
 
-def lie(campaign, symbol):
-    """A report that says what it likes, under a fresh id."""
+def say(campaign, symbol):
+    """A report that says this symbol, under a fresh id."""
     payload = campaign.build().layout.encode(symbol)
     return Envelope(
         campaign=campaign.tag, round=1, report_id=secrets.token_bytes(16), payload=payload
