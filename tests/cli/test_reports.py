@@ -16,6 +16,9 @@ from devices import Collector
 
 from keyveil import Campaign
 from keyveil.report import Envelope, to_frames
+from keyveil.rounds import Round
+from keyveil.simulate import insecure_generator, synthetic
+from keyveil.simulate.laws import draw_tally
 from keyveil.tally import Tally
 
 KEYVEIL = Path(sys.executable).with_name("keyveil")
@@ -81,6 +84,29 @@ def test_pairs_become_a_release(tmp_path, campaign, pairs, mechanism):
         maps, mail, _ = told["rows"]
         for row, frequency in ((maps, 0.5), (mail, 1 / 3)):
             assert abs(row["frequency"] - frequency) < 6 * row["frequency_se"]
+
+
+def test_rounds_of_an_older_protocol_are_followed_as_it_opened_them(tmp_path, campaign):
+    many = json.dumps([f"app {no}" for no in range(100)])
+    said = CAMPAIGN.format(mechanism="auto") + "users = 1000000\n"
+    campaign.write_text(said.replace('["maps", "mail", "=cmd()"]', many).replace("4.0", "1.0"))
+    asked = Campaign.load(campaign)
+    people, rng = synthetic(users=900, keys=100), insecure_generator(1)
+    older, history, files = asked.protocol("auto/1"), [], []
+    stands = older.start(asked.id)
+    while isinstance(stands, Round):
+        tally = draw_tally(stands.mechanism, people, rng, question=stands.question)
+        files.append(tmp_path / f"{stands.number}.json")
+        files[-1].write_text(tally.to_json())
+        history.append((stands, tally))
+        stands = older.next(history)
+    release = tmp_path / "release.json"
+    ok("estimate", campaign, *files, "-o", release, "--protocol", "auto/1")
+    rows = json.loads(release.read_text())["rows"]
+    assert [row["frequency_raw"] for row in rows] == pytest.approx(list(stands.raw.frequency))
+    unknown = keyveil("estimate", campaign, *files, "-o", release, "--protocol", "auto/9")
+    assert unknown.returncode
+    assert "is continued as auto/1, auto/2 here" in unknown.stderr
 
 
 def test_every_user_answers_once_in_a_random_order(tmp_path, campaign, pairs):

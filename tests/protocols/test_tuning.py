@@ -182,6 +182,11 @@ def mean_promised(scene):
     return first(found, lambda choice: choice.mechanism.id == "bucket").mean_error
 
 
+def hashes_asked_for(scene):
+    """Among how many hashes a million holders of one pair choose."""
+    return chosen(scene, users=10**6, law=SizeLaw.exactly(1), keys=64).mechanism.cohorts
+
+
 def users_for_means(scene):
     """From how many users on means are hoped for."""
     tried = [int(300 * 1.3**step) for step in range(40)]
@@ -331,9 +336,11 @@ def crowds_with_a_top(scene):
 
 
 UP, DOWN = 1, -1
-# What decides for none of the table's people: limits of time, guards against noise, and a warning's doubt.
+# What decides for none of the table's people: limits of time and for crowds of more than 65,536, guards
+# against noise, and a warning's doubt.
 QUIET = {
     "choosing.longest",
+    "choosing.sharing",
     "fewest_tops",
     "shrinking.most_keys",
     "size_model.least_kept",
@@ -382,6 +389,7 @@ CONSEQUENCES = {
     "choosing.dear_levels": Consequence(times_levels_are_taken, 8, UP),
     "choosing.means_weigh": Consequence(lambda s: length_chosen(s, law=TAILED), 42, DOWN),
     "choosing.unmodelled": Consequence(lambda s: length_chosen(s, want="frequency"), 437, UP),
+    "choosing.sharing": Consequence(hashes_asked_for, 524288, DOWN),
     "choosing.longest": Consequence(lambda s: max(lengths(TAILED, s.tuning.choosing)), 49, DOWN),
     "choosing.longer": Consequence(lambda s: len(lengths(EVEN, s.tuning.choosing)), 15, DOWN),
     "size_model.every": Consequence(single_sizes, 6, UP),

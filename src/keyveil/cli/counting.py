@@ -16,7 +16,7 @@ from keyveil.batch.partition import accepted
 from keyveil.campaign import Campaign
 from keyveil.cli.console import progress
 from keyveil.errors import TallyError
-from keyveil.protocols.base import Outcome
+from keyveil.protocols.base import Outcome, Protocol
 from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES, Envelope
 from keyveil.rounds import Round
 from keyveil.tally import Tally, trace
@@ -70,7 +70,12 @@ class Followed(NamedTuple):
 
 
 def follow_rounds(
-    campaign: Campaign, paths: Sequence[Path], tallies: Sequence[Tally], *, strict: bool = False
+    campaign: Campaign,
+    protocol: Protocol,
+    paths: Sequence[Path],
+    tallies: Sequence[Tally],
+    *,
+    strict: bool = False,
 ) -> Followed:
     """Go through the rounds of a campaign with what a collector exported of each: reports, or tallies.
 
@@ -81,8 +86,7 @@ def follow_rounds(
     for path in paths:
         by_round.setdefault(_round_of(campaign, path), []).append(path)
     is_whole, history = True, list[tuple[Round, Tally]]()
-    protocol = campaign.protocol()
-    stands: Round | Outcome = campaign.first_round()
+    stands: Round | Outcome = protocol.start(campaign.id)
     while isinstance(stands, Round):
         here, added = by_round.pop(stands.number, []), [t for t in tallies if t.question == stands.question]
         if not here and not added:

@@ -39,6 +39,10 @@ _FORMS = (".csv", ".json", ".parquet", ".arrow")
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--strict", is_flag=True, help="Stop at the first report that is refused.")
+@click.option(
+    "--protocol",
+    help='What opened the rounds, as they say: "auto/1" for one. The newest, unless told otherwise.',
+)
 def estimate(
     campaign: Path,
     sources: tuple[Path, ...],
@@ -47,6 +51,7 @@ def estimate(
     top: int,
     as_json: bool,
     strict: bool,
+    protocol: str | None,
 ) -> None:
     """Estimate CAMPAIGN from tallies (.json) and files of reports, with 95 % intervals.
 
@@ -63,12 +68,10 @@ def estimate(
     reports = [path for path in sources if path.suffix != ".json"]
     tallies = [read_tally(path) for path in sources if path.suffix == ".json"]
     if asked.has_several_rounds:
-        followed = follow_rounds(asked, reports, tallies, strict=strict)
-        made, n_reports = (
-            release_outcome(asked, asked.protocol(), followed.outcome, post=post),
-            followed.n_reports,
-        )
-        is_whole = followed.is_whole
+        rules = asked.protocol(protocol)
+        followed = follow_rounds(asked, rules, reports, tallies, strict=strict)
+        made = release_outcome(asked, rules, followed.outcome, post=post)
+        n_reports, is_whole = followed.n_reports, followed.is_whole
     else:
         counted = count_files(asked, reports, strict=strict)
         total = sum(tallies, counted.tally)

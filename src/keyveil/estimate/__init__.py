@@ -1,6 +1,7 @@
 """Tallies become frequencies, means and distributions; post-processing is separate and named."""
 
 import keyveil.estimate.literature  # noqa: F401  # registers what it knows
+from keyveil.estimate.collisions import uncollide
 from keyveil.estimate.distribution import (
     Distribution,
     bin_points,
@@ -56,6 +57,7 @@ __all__ = [
     "step",
     "subtract_fakes",
     "tied_with",
+    "uncollide",
     "value_shares",
     "wasserstein",
 ]

@@ -123,6 +123,8 @@ class Lever:
     says: tuple[Statement, ...]
     asked: float = 1.0
     """How much of an honest crowd is asked about a key where liars can see to it that they are; else 1."""
+    echo: float = 0.0
+    """How much further a key moves because others do, where estimates are corrected for each other."""
 
     def of_report(self, said: Statement) -> float:
         """w_f of a report that says this."""
@@ -153,7 +155,14 @@ class Lever:
         cut = np.clip(mean, -1.0, 1.0)
         ends = np.array([part * (self.of_report(said) - frequency) for said in self.says])
         means = self._means(frequency, mean, part)
-        return Shift(-ends.min(axis=0), ends.max(axis=0), cut - means.min(axis=0), means.max(axis=0) - cut)
+        down, up = cut - means.min(axis=0), means.max(axis=0) - cut
+        further = 1 + self.echo
+        return Shift(
+            -further * ends.min(axis=0),
+            further * ends.max(axis=0),
+            np.minimum(further * down, 1 + cut),
+            np.minimum(further * up, 1 - cut),
+        )
 
     def plan(self, frequency: float, mean: float, share: float, *, up: bool) -> tuple[Statement, float]:
         """What hostile reports say to move a mean furthest, and which part of those asked says it.

@@ -53,6 +53,8 @@ class Choosing:
     """Where both are wanted a mean's error counts with this power: twice what a frequency's does."""
     unmodelled: float = UNMODELLED
     """The part of what truncation takes that is expected to stay wrong, whatever the number of users."""
+    sharing: float = 1.0
+    """So many reports share a hash where records hold one pair: what they share is then below their noise."""
     longest: float = 0.01
     """No padding length is tried beyond the records of all but this share of the users."""
     longer: float = 0.33
@@ -112,7 +114,8 @@ def options(
     d, budget = crowd.n_keys, parse_epsilon(epsilon)
     for l in lengths(crowd.law, tuning):
         cut = Truncation(law=crowd.law, l=l)
-        yield promise(_built("bucket", budget, d, l, rho), cut, at, reports, tuning)
+        hashes = cohorts(d, l, reports / tuning.sharing)
+        yield promise(_built("bucket", budget, d, l, rho, hashes), cut, at, reports, tuning)
         yield promise(_built("pckv-grr", budget, d, l), cut, at, reports, tuning)
     everything = Truncation(law=crowd.law, l=d)
     signs = promise(_built("kvue", budget, d), everything, at, reports, tuning)
@@ -121,9 +124,11 @@ def options(
 
 
 @cache
-def _built(name: str, epsilon: Fraction, n_keys: int, l: int = 1, rho: float = 0.0) -> KeyValueMechanism:
+def _built(
+    name: str, epsilon: Fraction, n_keys: int, l: int = 1, rho: float = 0.0, hashes: int = 0
+) -> KeyValueMechanism:
     """A mechanism, calibrated once: long records take a tenth of a second."""
-    more: dict[str, Any] = {"rho": rho, "cohorts": cohorts(n_keys, l)} if name == "bucket" else {}
+    more: dict[str, Any] = {"rho": rho, "cohorts": hashes} if hashes else {}
     built = build(name, epsilon, n_keys=n_keys, pairs_per_user=l, **more)
     return cast(KeyValueMechanism, built)
 
@@ -161,13 +166,16 @@ def lengths(law: SizeLaw, tuning: Choosing = CHOOSING) -> list[int]:
     return [l for l in tried if l <= max(1, np.ceil(largest))]
 
 
-def cohorts(n_keys: int, l: int) -> int:
+def cohorts(n_keys: int, l: int, reports: float = 0.0) -> int:
     """As many public hashes as the noise asks for and a collector can evaluate in seconds.
 
-    Shared collisions weigh less against noise by l squared, so long records need fewer hashes.
+    Collisions that reports share weigh less against noise by l squared, so long records need fewer hashes;
+    and as noise falls with the number of reports, more of them need more.
 
     >>> cohorts(100, 1), cohorts(26_744, 1), cohorts(26_744, 100)
     (65536, 8192, 1024)
+    >>> cohorts(100, 1, 10**6), cohorts(100, 3, 10**6), cohorts(100, 3, 10**9)
+    (524288, 65536, 2097152)
     """
-    wanted = min(COHORTS // l**2, MOST_HASHES // (2 * n_keys))
+    wanted = min(int(max(COHORTS, reports)) // l**2, MOST_HASHES // (2 * n_keys))
     return int(max(1 << 10, 1 << max(0, wanted.bit_length() - 1)))

@@ -19,6 +19,7 @@ from keyveil.estimate import (
     lever,
     project,
     subtract_fakes,
+    uncollide,
 )
 from keyveil.estimate.estimates import mean_error, mean_of
 from keyveil.estimate.shares import value_means
@@ -70,6 +71,7 @@ class OneRound:
 
     def _finish(self, tally: Tally) -> Outcome:
         raw = estimate(self.mechanism, tally)  # type: ignore[arg-type]  # signed reports, see the registry
+        raw = uncollide(self.mechanism, raw)
         return Outcome(raw=raw, published=clip(raw) if self.clipped else raw)
 
 

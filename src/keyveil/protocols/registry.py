@@ -75,7 +75,7 @@ def build_protocol(
             f'"{name}" is continued as {", ".join(known)} here, got a round of "{version[:60]}"; '
             "run the keyveil that opened it, or a newer one"
         )
-    if version is not None and len(known) > 1:
+    if version is not None and _SEVERAL_ROUNDS.get(name.partition(":")[0]) is Auto:
         options["version"] = int(version.rpartition("/")[2])
     try:
         if find_method(name)[0].has_several_rounds:

@@ -47,7 +47,8 @@ def _rounds(tx: SqlTransaction, no: int, name: str, config: str, tables: tuple[s
     campaign = Campaign.from_fields(json.loads(config))
     if campaign.id != name:
         raise StoreError("its text has another hash")
-    protocol = campaign.protocol()
+    # Only first versions opened rounds then, and said nothing of it.
+    protocol = campaign.protocol(f"{campaign.protocol().id}/1")
     history: list[tuple[Round, Tally]] = []
     texts = tx._all("select number, description from rounds where campaign = ? order by number", (no,))
     for number, text in texts:

@@ -33,8 +33,8 @@ With R cohorts, users of one cohort share collisions, which adds
 to the variance of a symbol's share (for l > 1 to first order; up to a quarter more where all users
 hold the same pairs). That is at most n sum(share**2) / (4 l**2 R) of its noise: below a hundredth
 with 65,536 cohorts as long as n sum(share**2) < 2600 l**2, be it 260,000 users of one pair each,
-spread like a hundred symbols. More reports do not reduce it, more cohorts do.
-tests/mechanisms/test_bucket.py derives and measures it.
+spread like a hundred symbols. More reports do not reduce it, more cohorts do; and as collisions are public,
+`estimate.collisions` takes off what common keys add. tests/mechanisms/test_bucket.py derives and measures it.
 
 Without hashing (2 (d + l) buckets, no collisions) this mechanism is PCKV-GRR: what the papers derive
 as sampling amplified is the same kernel. The planner prefers it where its variance is smaller.

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keyveil.estimate import Estimates, estimate
+from keyveil.estimate import Estimates, estimate, uncollide
 from keyveil.estimate.shrink import Evidence, Shrunk, shrink
 from keyveil.estimate.sizes import SizeLaw, Truncation
 from keyveil.mechanisms import Bucket
@@ -45,15 +45,15 @@ def pays(settings: Settings, choice: Choice) -> bool:
 
 def ask(settings: Settings, before: Round, choice: Choice) -> Round:
     """Frequencies alone: both signs of a key share their bucket."""
-    l = choice.mechanism.pairs_per_user
+    l, group = choice.mechanism.pairs_per_user, groups.discover(settings.tuning, before.group[1])
+    reports = float(group[1] - group[0]) * settings.users
     mechanism = Bucket.for_epsilon(
         settings.epsilon,
         n_keys=settings.n_keys,
         pairs_per_user=l,
         rho=FREQUENCIES_ONLY,
-        cohorts=cohorts(settings.n_keys, l),
+        cohorts=cohorts(settings.n_keys, l, reports / settings.tuning.choosing.sharing),
     )
-    group = groups.discover(settings.tuning, before.group[1])
     return settings.round(before.campaign, before.number + 1, "discover", mechanism, group)
 
 
@@ -61,7 +61,7 @@ def read(settings: Settings, found: Answered, law: SizeLaw) -> Discovered:
     """The frequencies of all keys, before the candidates are measured."""
     match found.round.mechanism:
         case Bucket() as mechanism:
-            raw = estimate(mechanism, found.tally).told_within(found.round.size)
+            raw = uncollide(mechanism, estimate(mechanism, found.tally)).told_within(found.round.size)
         case _:
             raise found.unreadable()
     seen = Evidence.of(raw, Truncation(law=law, l=mechanism.pairs_per_user))

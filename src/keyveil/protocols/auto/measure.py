@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from keyveil.estimate import Estimates, estimate
+from keyveil.estimate import Estimates, estimate, uncollide
 from keyveil.estimate.shrink import Evidence
 from keyveil.estimate.sizes import SizeLaw, Truncation
 from keyveil.mechanisms import Bucket, KeyValueMechanism, Levels, SampledIndex, SignedResponse
@@ -47,7 +47,7 @@ def ask_again(settings: Settings, before: Round, candidates: Candidates) -> Roun
 def read(found: Answered, law: SizeLaw) -> Measured:
     """What a large group of users with these sizes told, before truncation was checked."""
     mechanism = _signed(found)
-    raw = estimate(mechanism, found.tally).told_within(found.round.size)
+    raw = uncollide(mechanism, estimate(mechanism, found.tally)).told_within(found.round.size)
     # A mechanism that asks about one key cuts no record.
     asks_one = isinstance(mechanism, SampledIndex | Levels)
     l = mechanism.n_keys if asks_one else mechanism.pairs_per_user

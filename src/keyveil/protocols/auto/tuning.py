@@ -7,8 +7,9 @@ adds a version to `TUNINGS` and leaves the old one as it is. Every number has it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
 
@@ -84,7 +85,9 @@ class Tuning:
     shrinking: Shrinking = SHRINKING
 
 
-TUNINGS: Mapping[int, Tuning] = MappingProxyType({1: Tuning()})
+_FIRST = Tuning(choosing=replace(CHOOSING, sharing=math.inf))
+
+TUNINGS: Mapping[int, Tuning] = MappingProxyType({1: _FIRST, 2: Tuning()})
 NEWEST = max(TUNINGS)
 
 
