@@ -22,9 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.estimate.sizes import UNMODELLED, SizeLaw, Truncation, slope
-from keyveil.mechanisms import KeyValueMechanism, build
+from keyveil.mechanisms import KeyValueMechanism, SubsetSelection, build
 from keyveil.mechanisms.oracles import COHORTS
-from keyveil.mechanisms.symbol.keys_only import SubsetSelection
 from keyveil.numerics import parse_epsilon
 from keyveil.plan.crowd import Crowd
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from keyveil.estimate.sizes import SizeLaw
-from keyveil.mechanisms.symbol.keys_only import SubsetSelection
+from keyveil.mechanisms import SubsetSelection
 from keyveil.protocols.auto.answers import Answered, Answers
 from keyveil.protocols.auto.tuning import Tuning
 from keyveil.protocols.auto.unbiased import unbiased

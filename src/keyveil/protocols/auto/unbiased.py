@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from keyveil.estimate import Estimates, estimate, uncollide
-from keyveil.mechanisms import Bucket, Levels, SampledIndex, SignedResponse
-from keyveil.mechanisms.symbol.keys_only import SubsetSelection
+from keyveil.mechanisms import Bucket, Levels, SampledIndex, SignedResponse, SubsetSelection
 from keyveil.protocols.auto.answers import Answered
 from keyveil.protocols.one_round import frequencies_only
 
