@@ -42,6 +42,7 @@ class Method:
     takes_allocations: bool = False
     """Whether its name may ask for one of the mechanism's."""
     gives_distribution: bool = False
+    """Whether it tells how a key's values are spread; one that heeds wishes does where that is wanted."""
     needs_users: bool = False
     """Whether it makes a difference how many users are expected."""
     heeds_want: bool = False
@@ -112,6 +113,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "levels": Method(what="an index, absent or a level of the value at once", mechanism="levels"),
         "auto": Method(
             what="the planner's choice for what the sizes turn out to be",
+            gives_distribution=True,
             needs_users=True,
             heeds_want=True,
         ),
