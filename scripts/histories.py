@@ -247,6 +247,21 @@ def honest() -> Iterator[History]:
             secret=secret,
             steps=(YES, *grouped(asked, purpose)),
         )
+    for want, pairs, what in (
+        ("frequency", 1, "auto asks for frequencies alone: everybody names keys, and nobody a value"),
+        (
+            "distribution",
+            2,
+            "auto asks for distributions: a few tell a size, the others noisy values of all keys",
+        ),
+    ):
+        for purpose, secret, asked in members(asking("auto", want=want, users=5000, pairs_per_user=pairs)):
+            yield History(
+                name=f"honest-auto-{want}-{purpose}",
+                what=what,
+                secret=secret,
+                steps=(YES, *grouped(asked, purpose)),
+            )
     for purpose, secret, asked in members(asking("ks-grr", keys=[f"k{i}" for i in range(9)])):
         yield History(
             name=f"honest-ks-grr-{purpose}",

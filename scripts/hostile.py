@@ -227,6 +227,7 @@ def campaigns() -> Iterator[tuple[str, Description]]:
             *(None, "ab", {}, [], ["A"], ["A", ""], ["A", 1], ["A", "B"], ["A", "B", "C"]),
             *({"a": "A", "b": "B"}, [["A"], ["B"]]),
         ),
+        "want": ("frequency", "mean", "distribution", "both", "all", "", None, True, 1, [], {}),
         "ids": ("issued", "own", "ISSUED", "", None, True, 1, [], {}),
         "stranger": (1,),
     }

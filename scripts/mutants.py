@@ -1,6 +1,6 @@
 """Plant faults, one at a time, in a copy of the package; the tests must catch each.
 
-    python scripts/mutants.py            prints "43 of 43 caught" and exits with 0
+    python scripts/mutants.py            prints "47 of 47 caught" and exits with 0
 
 A fault is a replacement in one file. The tests run against the copy and stop at the first failure. That every
 fault still finds its line is a test of the gate (tests/scripts).
@@ -327,6 +327,34 @@ FAULTS = (
         '"pending": PageUpload}',
         '"pending": PendingUpload}',
         ("collector/test_origins.py",),
+    ),
+    Fault(
+        "one key told of many pairs, taken for a record that was not cut",
+        "plan/choice.py",
+        "cut = Truncation(law=crowd.law, l=1)",
+        "cut = Truncation(law=crowd.law, l=10**6)",
+        ("plan/test_plan.py",),
+    ),
+    Fault(
+        "a value asked for where only frequencies are wanted",
+        "protocols/auto/settings.py",
+        "return not self.tuning.choosing.own_keys",
+        "return True",
+        ("protocols/test_wants.py",),
+    ),
+    Fault(
+        "the symbol of those who hold nothing taken for a key's",
+        "protocols/auto/unbiased.py",
+        '["support"][: alone.n_keys]',
+        '["support"][1 : alone.n_keys + 1]',
+        ("protocols/test_wants.py",),
+    ),
+    Fault(
+        "a middle published for means of which nobody told anything",
+        "protocols/auto/outcome.py",
+        "mean = np.full_like(mean, np.nan)",
+        "mean = np.zeros_like(mean)",
+        ("protocols/test_wants.py",),
     ),
 )
 

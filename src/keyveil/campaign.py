@@ -23,7 +23,7 @@ from keyveil.domain import Domain
 from keyveil.errors import CampaignError, DescriptionError, DomainError, KeyveilError, MissingPackage
 from keyveil.mechanisms import Mechanism, build
 from keyveil.mechanisms.base import ISSUED, check_size
-from keyveil.methods import MECHANISM_OPTIONS, find_method, has_several_rounds, mechanism_of
+from keyveil.methods import MECHANISM_OPTIONS, METHODS, WANTS, find_method, has_several_rounds, mechanism_of
 from keyveil.numerics import parse_epsilon
 from keyveil.report import CAMPAIGN_BYTES
 from keyveil.rounds import Round, described
@@ -69,6 +69,8 @@ class Campaign:
     rounds: int | None = None
     users: int | None = None
     """How many are expected to answer: `auto` chooses for so many, 100,000 where nothing is said."""
+    want: str | None = None
+    """What is to be known best: `auto` asks by it, for "both" frequencies and means where nothing is said."""
     ids: str = OWN
     """Where report ids come from: a device's "own" draw, or "issued" by the collector.
 
@@ -115,8 +117,14 @@ class Campaign:
         if self.names is not None:
             object.__setattr__(self, "names", _checked_names(self.names, self.domain.keys))
         check_size(self.domain.n_keys, self.pairs_per_user)
-        if not is_described and not self.has_several_rounds:
-            self.build()
+        if self.want is not None and self.want not in WANTS:
+            raise CampaignError(
+                f"want must be one of {', '.join(WANTS)}, got {str(self.want)[:40]!r}, at $.want"
+            )
+        if not is_described:
+            self._check_heeds_want()
+            if not self.has_several_rounds:
+                self.build()
 
     @classmethod
     def load(cls, path: str | Path) -> Campaign:
@@ -234,6 +242,16 @@ class Campaign:
         set_to = {name: getattr(self, name, None) for name in MECHANISM_OPTIONS}
         return {name: value for name, value in set_to.items() if value is not None}
 
+    def _check_heeds_want(self) -> None:
+        """Refuse a wish that the method would not listen to."""
+        if self.want is None or find_method(self.mechanism)[0].heeds_want:
+            return
+        heed = " or ".join(name for name, method in METHODS.items() if method.heeds_want)
+        raise CampaignError(
+            f'want is for a method that chooses by it, got "{self.want}" beside "{self.mechanism}", which '
+            f'always asks alike, at $.want; leave want out, or say mechanism = "{heed}"'
+        )
+
     def build(self) -> Mechanism:
         """The mechanism of the only round, calibrated to the campaign's epsilon."""
         if self.has_several_rounds:
@@ -304,6 +322,8 @@ class Campaign:
             wanted["rounds"] = self.rounds
         if self.users is not None and find_method(self.mechanism)[0].needs_users:
             wanted["users"] = self.users
+        if self.want is not None:
+            wanted["want"] = self.want
         made = build_protocol(
             self.mechanism,
             self.epsilon,

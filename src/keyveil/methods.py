@@ -22,6 +22,9 @@ __all__ = ["METHODS", "Method", "find_method", "has_several_rounds", "mechanism_
 # How the tally of a single round is read: debiased signs, and what needs reading in its own way.
 SIGNS, KEYS_ONLY, APART, EM, MLE, VALUES = "signs", "keys-only", "apart", "em", "mle", "values"
 
+# What a campaign may say is to be known best; "both" are frequencies and means.
+WANTS = ("frequency", "mean", "distribution", "both")
+
 # The options of mechanisms that people may set, whichever they belong to.
 MECHANISM_OPTIONS = ("bins", "half_width", "cohorts", "buckets", "rho")
 
@@ -39,8 +42,11 @@ class Method:
     takes_allocations: bool = False
     """Whether its name may ask for one of the mechanism's."""
     gives_distribution: bool = False
+    """Whether it tells how a key's values are spread; one that heeds wishes does where that is wanted."""
     needs_users: bool = False
     """Whether it makes a difference how many users are expected."""
+    heeds_want: bool = False
+    """Whether it chooses how to ask by what is wanted most."""
     from_literature: bool = False
     """Whether it is a paper's, kept for comparison."""
 
@@ -105,7 +111,12 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         ),
         "bucket": Method(what="whole records hashed to a few buckets, one sent", mechanism="bucket"),
         "levels": Method(what="an index, absent or a level of the value at once", mechanism="levels"),
-        "auto": Method(what="the planner's choice for what the sizes turn out to be", needs_users=True),
+        "auto": Method(
+            what="the planner's choice for what the sizes turn out to be",
+            gives_distribution=True,
+            needs_users=True,
+            heeds_want=True,
+        ),
         "krr-harmony": Method(
             what="baseline: key by randomized response, sign apart",
             mechanism="krr-harmony",

@@ -304,9 +304,17 @@ def test_the_config_that_is_served_has_the_campaigns_hash(server):
     assert Campaign.from_description({**said["round"], "campaign": said["campaign"]})[0] == campaign
 
 
-@pytest.mark.parametrize("mechanism", ["privkvm", "auto"])
-def test_send_answers_round_after_round(server, tmp_path, mechanism):
-    campaign = make_question(mechanism, epsilon=4.0, pairs_per_user=2)
+@pytest.mark.parametrize(
+    ("mechanism", "changes", "least"),
+    [
+        ("privkvm", {}, 2),
+        ("auto", {}, 2),
+        ("auto", {"want": "distribution"}, 2),
+        ("auto", {"want": "frequency", "pairs_per_user": 1}, 1),
+    ],
+)
+def test_send_answers_round_after_round(server, tmp_path, mechanism, changes, least):
+    campaign = make_question(mechanism, **({"epsilon": 4.0, "pairs_per_user": 2} | changes))
     token = server.create(campaign)["device_token"]
     pairs = tmp_path / "pairs.csv"
     rows = (
@@ -333,5 +341,9 @@ def test_send_answers_round_after_round(server, tmp_path, mechanism):
     release = json.loads(server.ask("GET", f"/v1/campaigns/{campaign.id}/release", token=server.admin)[1])
     # Everybody answers every round of PrivKVM, and one of `auto`.
     assert answered == {"privkvm": 3000 * closed, "auto": 3000}[mechanism]
-    assert closed > 1
+    assert closed >= least
     assert release["rows"][0]["frequency_low"] <= release["rows"][0]["frequency_high"]
+    assert ("bins" in release["rows"][0]) == (changes.get("want") == "distribution")
+    means = [row["mean"] for row in release["rows"] if row["mean"] is not None]
+    # PrivKVM's are biased by design: none lies inside an interval.
+    assert (means == []) == (mechanism == "privkvm" or changes.get("want") == "frequency")

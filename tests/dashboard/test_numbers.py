@@ -149,8 +149,9 @@ def check_drafts(asked):
     assert [campaign.protocol().start("q").mechanism for campaign in chosen] == [
         each.mechanism for each in ranked
     ]
-    assert [campaign.mechanism for campaign in itself] == ["auto"] * (asked.want != "distribution")
+    assert [(campaign.mechanism, campaign.want) for campaign in itself] == [("auto", asked.want)]
     assert all(campaign.protocol().users == asked.users for campaign in itself)
+    assert all(campaign.protocol().want == asked.want for campaign in itself)
 
 
 def questions(most_keys, most_pairs):

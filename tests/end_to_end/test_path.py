@@ -169,6 +169,15 @@ def test_keys_may_come_from_a_file_of_lines(tmp_path):
             "rho must be a number from -1 to 1, got nan",
         ),
         (("pairs_per_user = 1", "pairs_per_user = 1\nrho = 1"), 'no option "rho" here; there is none'),
+        (
+            ("pairs_per_user = 1", 'pairs_per_user = 1\nwant = "all"'),
+            r"want must be one of frequency, mean, distribution, both, got 'all', at \$.want",
+        ),
+        (
+            ("pairs_per_user = 1", 'pairs_per_user = 1\nwant = "mean"'),
+            r'got "mean" beside "kvue", which always asks alike, at \$.want; leave want out, or say '
+            'mechanism = "auto", in campaign.toml',
+        ),
         (("name", "= name"), "neither TOML nor JSON"),
     ],
 )
@@ -225,6 +234,21 @@ def test_units_and_names_are_for_people_and_older_campaigns_keep_their_ids():
     for unit in ("", "m" * 41, 1):
         with pytest.raises(CampaignError, match=r"at \$.unit"):
             replace(plain, unit=unit)
+
+
+@pytest.mark.parametrize("want", ["frequency", "mean", "distribution", "both"])
+def test_a_wish_goes_from_the_file_to_the_rounds_and_campaigns_without_one_keep_their_ids(tmp_path, want):
+    plain = load(tmp_path, TOML.format(mechanism="auto"))
+    assert plain.id == "786786f1aa530238a7d5550498dd1690f6032661eed798b64fe5d3293e891ee8"
+    assert "want" not in plain.canonical_json
+    asked = load(tmp_path, TOML.format(mechanism="auto") + f'want = "{want}"\n')
+    assert asked.id != plain.id
+    assert Campaign.from_text(asked.canonical_json) == asked == replace(plain, want=want)
+    assert (asked.protocol().want, plain.protocol().want) == (want, "both")
+    assert asked.protocol() == replace(plain.protocol(), want=want)
+    told = Campaign.from_description(asked.device_config(asked.first_round()))
+    assert told == (asked, asked.first_round())
+    assert replace(asked, ids="issued").protocol().protocol.want == want
 
 
 def test_a_release_shows_itself_in_a_notebook(tmp_path, monkeypatch):

@@ -211,3 +211,30 @@ def test_a_report_with_a_symbol_too_many_or_too_few_is_not_counted():
     spoilt = [n.to_bytes(2, "little") for n in (fewer, more, behind)]
     assert counter.add(Payloads.of([good, *spoilt, good], 2)).tolist() == [False, True, True, True, False]
     assert counter.tally().cells["support"].tolist() == [2 * bit for bit in mechanism.layout.decode(good)]
+
+
+# --- moments ---
+
+
+@pytest.mark.parametrize(("n_keys", "chosen"), [(2, 1), (3, 1), (3, 2), (4, 2), (5, 2), (5, 4)])
+@pytest.mark.parametrize("epsilon", ["0.5", "2"])
+def test_moments_are_the_kernels_own_and_rivals_are_no_closer_than_they_say(n_keys, chosen, epsilon):
+    mechanism = build("subset", epsilon, n_keys=n_keys, chosen=chosen)
+    oracle, moments = mechanism.oracle, mechanism.moments
+    gap = float(oracle.a - oracle.b)
+
+    def chance(own, *keys):
+        return float(sum(oracle.probability(s, own) for s in oracle.answers() if all(s[key] for key in keys)))
+
+    for own, holds in ((0, 1.0), (n_keys, 0.0)):
+        named = chance(own, 0)
+        assert moments.covariance(holds, 0.0, 1).frequency == pytest.approx(named * (1 - named) / gap**2)
+    for own, held in ((0, (1.0, 0.0)), (n_keys, (0.0, 0.0))):
+        covariance = (chance(own, 0, 1) - chance(own, 0) * chance(own, 1)) / gap**2
+        assert -covariance <= moments.rivalry(*held) * (1 + 1e-9)
+    # A wrong twin: sets that leave no less room for another symbol.
+    apart = replace(moments, apart=0.0)
+    covariance = (chance(n_keys, 0, 1) - chance(n_keys, 0) * chance(n_keys, 1)) / gap**2
+    assert -covariance > apart.rivalry(0.0, 0.0)
+    assert math.isinf(moments.covariance(0.5, 0.0, 1).signed)
+    assert mechanism.expected_asked(7) == 7

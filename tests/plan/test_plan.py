@@ -11,7 +11,8 @@ from keyveil.estimate import detectable_frequency
 from keyveil.estimate.sizes import SizeLaw, Truncation
 from keyveil.mechanisms import build
 from keyveil.plan import Crowd, best, candidates, lengths, make_plan, options
-from keyveil.plan.choice import promise
+from keyveil.plan.choice import Choosing, promise
+from keyveil.plan.draft import draft_plan
 from keyveil.plan.solve import guess_in_words
 
 
@@ -80,6 +81,28 @@ def test_the_choice_is_the_least_of_all_options():
         rho = 1.0 if want == "frequency" else 0.0
         scores = [each.score(want) for each in options(1, crowd, at=at, reports=5000, rho=rho)]
         assert best(1, crowd, at=at, reports=5000, want=want).score(want) == min(scores)
+
+
+def test_keys_alone_are_asked_where_frequencies_are_wanted_and_that_promises_less():
+    def chosen(want="frequency", keys=20, pairs=1, **numbers):
+        crowd = crowd_of(keys=keys, pairs=pairs)
+        at = crowd.at_ranks(np.arange(1.0, 10))
+        return best(2, crowd, at=at, reports=5000, want=want, tuning=Choosing(**numbers))
+
+    alone = chosen()
+    assert alone.mechanism.id == "subset"
+    crowd = crowd_of(keys=20)
+    at = crowd.at_ranks(np.arange(1.0, 10))
+    variance = np.mean([alone.mechanism.variance(float(f), 5000, 5000) for f in at])
+    assert alone.frequency_error == pytest.approx(variance)
+    assert alone.frequency_error < min(
+        each.frequency_error for each in options(2, crowd, at=at, reports=5000, rho=1.0)
+    )
+    assert alone.mean_error == pytest.approx(1 / 3)
+    # Cut to one pair, long records lose too much; and who wants means, or has many keys, is asked otherwise.
+    for other in (chosen(pairs=6), chosen("mean"), chosen("both"), chosen(keys=1001), chosen(own_keys=19)):
+        assert other.mechanism.id != "subset"
+    assert chosen(own_keys=20).mechanism == alone.mechanism
 
 
 def test_promises_shrink_with_reports_and_know_keys_that_nobody_holds():
@@ -253,3 +276,13 @@ def test_a_bound_on_the_bias_of_cut_records_is_kept_and_holds_the_interval():
     for name, each in bound.items():
         assert each.bias(crowd) <= 1 / 3 or each.length == max(lengths(law)), name
         assert each.length >= free[name].length
+
+
+def test_a_draft_says_what_is_wanted_where_the_method_heeds_it():
+    plan = make_plan(crowd_of(), epsilon=1.0, users=1000, want="mean")
+    keys = ["a", "b"]
+    assert draft_plan(plan, keys=keys, name="x", value_range=(0.0, 1.0)).want is None
+    planned = replace(plan, choice=replace(plan.choice, mechanism="auto", options={}))
+    draft = draft_plan(planned, keys=keys, name="x", value_range=(0.0, 1.0))
+    assert draft.campaign().want == "mean"
+    assert 'want = "mean"                   # what is to be known best' in draft.to_toml().splitlines()

@@ -187,6 +187,15 @@ def hashes_asked_for(scene):
     return chosen(scene, users=10**6, law=SizeLaw.exactly(1), keys=64).mechanism.cohorts
 
 
+def most_keys_alone(scene):
+    """The most keys of which one may be told alone."""
+    law = SizeLaw.exactly(1)
+    tried = [*range(400, 2401, 16), 4000]
+    return max(
+        keys for keys in tried if chosen(scene, law=law, keys=keys, want="frequency").mechanism.id == "subset"
+    )
+
+
 def users_for_means(scene):
     """From how many users on means are hoped for."""
     tried = [int(300 * 1.3**step) for step in range(40)]
@@ -337,9 +346,11 @@ def crowds_with_a_top(scene):
 
 UP, DOWN = 1, -1
 # What decides for none of the table's people: limits of time and for crowds of more than 65,536, guards
-# against noise, and a warning's doubt.
+# against noise, a warning's doubt, and what is asked of those who want frequencies or distributions alone.
 QUIET = {
+    "bins",
     "choosing.longest",
+    "choosing.own_keys",
     "choosing.sharing",
     "fewest_tops",
     "shrinking.most_keys",
@@ -377,6 +388,7 @@ CONSEQUENCES = {
     "likely": Consequence(lambda s: candidates(s, 2.0 ** -np.arange(40), top=1), 9, DOWN),
     "fewest_tops": Consequence(lambda s: candidates(s, np.zeros(500)), 40, UP),
     "most_candidates": Consequence(lambda s: candidates(s, np.ones(9000)), 3000, UP),
+    "bins": Consequence(lambda s: s.auto(want="distribution").stages()[-1].mechanism.bins, 64, UP),
     "most_popular": Consequence(lambda s: check_question(s).most, 10, UP),
     "check_classes": Consequence(lambda s: check_question(s).starts[-1], 21, UP),
     "other_sizes": Consequence(declared_in_doubt, 44, DOWN),
@@ -390,6 +402,7 @@ CONSEQUENCES = {
     "choosing.means_weigh": Consequence(lambda s: length_chosen(s, law=TAILED), 42, DOWN),
     "choosing.unmodelled": Consequence(lambda s: length_chosen(s, want="frequency"), 437, UP),
     "choosing.sharing": Consequence(hashes_asked_for, 524288, DOWN),
+    "choosing.own_keys": Consequence(most_keys_alone, 992, UP),
     "choosing.longest": Consequence(lambda s: max(lengths(TAILED, s.tuning.choosing)), 49, DOWN),
     "choosing.longer": Consequence(lambda s: len(lengths(EVEN, s.tuning.choosing)), 15, DOWN),
     "size_model.every": Consequence(single_sizes, 6, UP),

@@ -98,7 +98,7 @@ def answer(asked: PlanQuestion) -> PlanAnswer:
         plan=made.to_fields(),
         users=users.astype(int).tolist(),
         curves=[_curve(candidate, crowd, users, asked.want) for candidate in ranked[:_CURVES]],
-        drafts=[*map(_draft, ranked), *_planned(asked, first)],
+        drafts=[*map(_draft, ranked), _planned(asked, first)],
     )
 
 
@@ -114,17 +114,16 @@ def _draft(candidate: Candidate) -> Draft:
     )
 
 
-def _planned(asked: PlanQuestion, first: Prediction) -> list[Draft]:
-    """`auto`, but where distributions are wanted: it tells none."""
-    if asked.want == "distribution":
-        return []
+def _planned(asked: PlanQuestion, first: Prediction) -> Draft:
+    """`auto`, which is told what is wanted."""
     fields = {
         "mechanism": "auto",
         "epsilon": first.epsilon,
         "pairs_per_user": asked.pairs_per_user,
         "users": first.users,
+        "want": asked.want,
     }
-    return [Draft(label="auto, chosen by what the first round tells", fields=fields)]
+    return Draft(label="auto, chosen by what the first round tells", fields=fields)
 
 
 def _curve(candidate: Candidate, crowd: Crowd, users: Any, want: str) -> Curve:

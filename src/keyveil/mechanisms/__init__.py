@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         PopularSize,
         RecordSize,
         SizeClass,
+        SubsetSelection,
     )
     from keyveil.mechanisms.symbol.response import SignedResponse
     from keyveil.mechanisms.trits.unary import SignedUnary
@@ -87,6 +88,7 @@ __all__ = [
     "SignedResponse",
     "SignedUnary",
     "SizeClass",
+    "SubsetSelection",
     "UeSw",
     "ValueChannel",
     "Wave",
@@ -126,7 +128,15 @@ _HOMES = {
         "oracles": ("Bits", "Hashed", "Response", "Wave"),
         "registry": ("REGISTRY", "build", "find", "find_outside", "register"),
         "selection": ("Selection",),
-        "symbol.keys_only": ("EncodedOracle", "OwnKey", "OwnSign", "PopularSize", "RecordSize", "SizeClass"),
+        "symbol.keys_only": (
+            "EncodedOracle",
+            "OwnKey",
+            "OwnSign",
+            "PopularSize",
+            "RecordSize",
+            "SizeClass",
+            "SubsetSelection",
+        ),
         "symbol.response": ("SignedResponse",),
         "trits.unary": ("SignedUnary",),
         "value.ue_sw": ("UeSw",),

@@ -3,7 +3,8 @@
 Three shapes compete, each from its own kernel: `bucket` (noise linear in l; its dial rho moves
 precision from means to frequencies), `pckv-grr` (its unhashed member: better where 2 (d + l) symbols
 are few), `kvue` or `levels` (one key asked: better where records are dense and the domain small). Errors are
-those of the keys that are asked for (`at`), noise and what truncation leaves.
+those of the keys that are asked for (`at`), noise and what truncation leaves. Where frequencies alone are
+wanted and keys are not many, `subset` is a fourth: one key, without a sign and without a hash.
 
 A mean can be no worse than what is known without data. Where both are wanted but even the likely top
 keys' means would stay mostly unknown, precision is moved to frequencies, not all of it.
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.estimate.sizes import UNMODELLED, SizeLaw, Truncation, slope
-from keyveil.mechanisms import KeyValueMechanism, build
+from keyveil.mechanisms import KeyValueMechanism, SubsetSelection, build
 from keyveil.mechanisms.oracles import COHORTS
 from keyveil.numerics import parse_epsilon
 from keyveil.plan.crowd import Crowd
@@ -32,7 +33,6 @@ Floats = NDArray[np.float64]
 PRIOR_MEAN_VARIANCE = 1 / 3
 # The end of the dial where both signs of a key share their bucket and no mean is known.
 FREQUENCIES_ONLY = 1.0
-WANTS = ("both", "frequency", "mean")
 # Hashes that a collector evaluates in seconds: about 10**9 a second.
 MOST_HASHES = 1 << 29
 
@@ -59,16 +59,22 @@ class Choosing:
     """No padding length is tried beyond the records of all but this share of the users."""
     longer: float = 0.33
     """Each length tried is this much longer than the one before: noise grows by no more between two."""
+    own_keys: int = 1000
+    """Up to so many keys one may be told alone, by `subset`: with more of them hashes are as good, to a part
+    in 80 up to epsilon 2 and in 35 at 4, and a set takes a bit a key. 0: keys are never asked for alone."""
 
 
 CHOOSING = Choosing()
+
+
+Member = KeyValueMechanism | SubsetSelection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """A mechanism and the squared errors that it promises, averaged over the keys asked for."""
 
-    mechanism: KeyValueMechanism
+    mechanism: Member
     truncation: Truncation
     frequency_error: float
     mean_error: float
@@ -98,6 +104,9 @@ def best(
     chosen = least(want, FREQUENCIES_ONLY if want == "frequency" else 0.0)
     if want == "both" and chosen.mean_error > (1 - tuning.hopeless) * PRIOR_MEAN_VARIANCE:
         return least("frequency", tuning.frequencies_first)
+    if want == "frequency" and crowd.n_keys <= tuning.own_keys:
+        alone = own_key(epsilon, crowd, at=at, reports=reports, tuning=tuning)
+        return min(chosen, alone, key=lambda choice: choice.frequency_error)
     return chosen
 
 
@@ -110,7 +119,7 @@ def options(
     rho: float = 0.0,
     tuning: Choosing = CHOOSING,
 ) -> Iterator[Choice]:
-    """Everything that may be chosen."""
+    """Everything that may be chosen, but for `own_key`: it tells frequencies alone."""
     d, budget = crowd.n_keys, parse_epsilon(epsilon)
     for l in lengths(crowd.law, tuning):
         cut = Truncation(law=crowd.law, l=l)
@@ -121,6 +130,20 @@ def options(
     signs = promise(_built("kvue", budget, d), everything, at, reports, tuning)
     levels = promise(_built("levels", budget, d), everything, at, reports, tuning)
     yield levels if levels.frequency_error <= (1 + tuning.dear_levels) * signs.frequency_error else signs
+
+
+def own_key(
+    epsilon: object, crowd: Crowd, *, at: Floats, reports: float, tuning: Choosing = CHOOSING
+) -> Choice:
+    """`subset`: one of the own keys, evenly, so that a record is cut to one pair; nothing about means."""
+    cut = Truncation(law=crowd.law, l=1)
+    return promise(_subset(parse_epsilon(epsilon), crowd.n_keys), cut, at, reports, tuning)
+
+
+@cache
+def _subset(epsilon: Fraction, n_keys: int) -> SubsetSelection:
+    """Calibrated once, as the others are."""
+    return SubsetSelection.for_epsilon(epsilon, n_keys=n_keys)
 
 
 @cache
@@ -134,7 +157,7 @@ def _built(
 
 
 def promise(
-    mechanism: KeyValueMechanism,
+    mechanism: Member,
     truncation: Truncation,
     at: Floats,
     reports: float,

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.campaign import LARGEST_TEXT, MOST_KEYS, Campaign
+from keyveil.methods import find_method
 from keyveil.plan.solve import Plan
 
 Floats = NDArray[np.float64]
@@ -62,6 +63,7 @@ class Draft:
     """The mechanism's own: cohorts, rho, bins."""
     other: bool = False
     users: int | None = None
+    want: str | None = None
     unit: str | None = None
     owner: str = ""
     purpose: str = ""
@@ -96,6 +98,7 @@ class Draft:
             "mechanism": self.mechanism,
             **self.options,
             "users": self.users,
+            "want": self.want,
         }
 
 
@@ -108,6 +111,7 @@ WHY: Mapping[str, str] = {
     "rho": "bucket's dial: 1 tells frequencies better, and no means",
     "cohorts": "bucket's public hashes",
     "users": "how many are expected",
+    "want": "what is to be known best",
     "unit": "what values are counted in, for people",
 }
 
@@ -131,6 +135,7 @@ def draft_plan(
         mechanism=choice.mechanism,
         options=choice.options,
         users=choice.users,
+        want=plan.want if find_method(choice.mechanism)[0].heeds_want else None,
         why=said,
         **fields,
     )

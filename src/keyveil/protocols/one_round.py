@@ -67,9 +67,10 @@ class OneRound:
         check_history(self, history)
         round, tally = history[-1]
         # As it was opened: what liars can do depends on whether ids were handed out.
-        return replace(self, mechanism=round.mechanism)._finish(tally)
+        return replace(self, mechanism=round.mechanism).read(tally)
 
-    def _finish(self, tally: Tally) -> Outcome:
+    def read(self, tally: Tally) -> Outcome:
+        """What is made of the tally of the only round: debiased signs."""
         raw = estimate(self.mechanism, tally)  # type: ignore[arg-type]  # signed reports, see the registry
         raw = uncollide(self.mechanism, raw)
         return Outcome(raw=raw, published=clip(raw) if self.clipped else raw)
@@ -84,7 +85,8 @@ class KeysOnly(OneRound):
     __slots__ = ()
     reading: ClassVar[str] = KEYS_ONLY
 
-    def _finish(self, tally: Tally) -> Outcome:
+    def read(self, tally: Tally) -> Outcome:
+        """Shares of users who told a key."""
         mechanism = self.mechanism
         assert isinstance(mechanism, EncodedOracle)
         raw = frequencies_only(mechanism, tally, tally.cells["support"][: mechanism.n_keys])
@@ -115,7 +117,8 @@ class UnarySquareWave(OneRound):
     def __post_init__(self) -> None:
         object.__setattr__(self, "only", (self.only,) if isinstance(self.only, int) else tuple(self.only))
 
-    def _finish(self, tally: Tally) -> Outcome:
+    def read(self, tally: Tally) -> Outcome:
+        """Frequencies, distributions, and means of both."""
         mechanism = self.mechanism
         assert isinstance(mechanism, UeSw)
         d, l, n = mechanism.n_keys, mechanism.pairs_per_user, max(tally.n_reports, 1)

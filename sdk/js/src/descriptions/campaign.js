@@ -26,6 +26,7 @@ const LARGEST_EPSILON = 32;
 const MOST_KEYS = 32768;
 const LONGEST_UNIT = 40;
 const OTHER = "other";
+const WANTS = ["frequency", "mean", "distribution", "both"];
 
 // Half a character, as it is or escaped; a canonical text escapes no whole one.
 const HALF = /\p{Cs}|(?:^|[^\\])(?:\\\\)*\\ud/u;
@@ -66,6 +67,7 @@ const OPTIONAL = {
   rho: (value) => isNumber(value) && Math.abs(value) <= 1,
   rounds: Number.isSafeInteger,
   users: isCount,
+  want: (value) => isText(value) && WANTS.includes(value),
   unit: (value) => isText(value) && 0 < value.length && [...value].length <= LONGEST_UNIT,
   names: isKeys,
   // Whoever draws their own ids says nothing.

@@ -13,6 +13,7 @@ them, so shares are those of users who reported a key, not of those who hold it.
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -30,6 +31,8 @@ from keyveil.mechanisms.base import (
     Witness,
     check_size,
 )
+from keyveil.mechanisms.channel import Exactness, Number
+from keyveil.mechanisms.moments import Moments
 from keyveil.mechanisms.oracles import COHORTS, Bits, Hashed, Oracle, Response, Wave, best_buckets
 from keyveil.mechanisms.selection import Selection, best_chosen
 from keyveil.report import Layout
@@ -405,6 +408,32 @@ class SubsetSelection(EncodedOracle):
         """The most truthful sets; l plays no part."""
         oracle = Selection.for_epsilon(ask.epsilon, ask.n_keys + 1, ask.options["chosen"], ask.word_bits)
         return cls(encoder=OwnKey(n_keys=ask.n_keys), oracle=oracle)
+
+    @property
+    def moments(self) -> Moments:
+        """Of the shares of users who told a key; a sign is not told.
+
+        A set that names one symbol has a place less for another: with p the chance that two others are both
+        named, and r that the own one and another are, apart**2 >= (b**2 - p)/(a - b)**2 and
+        apart >= (a b - r - (b**2 - p))/(a - b)**2. With one symbol named both are b/(a - b), as in `grr`.
+        """
+        a, b, others = float(self.a), float(self.b), self.n_keys
+        gap, w = (a - b) ** 2, a + others * b
+        own_too = a * (w - 1) / others
+        neither = (w - 1) * (a * (w - 2) + (1 - a) * w) / (others * (others - 1)) if others > 1 else 0.0
+        rest, held = max(0.0, b * b - neither) / gap, (a * b - own_too) / gap
+        return Moments(
+            frequency_noise=b * (1 - b) / gap,
+            frequency_owner=(1 - a - b) / (a - b),
+            signed_noise=math.inf,
+            signed_owner=0.0,
+            crossed=0.0,
+            apart=max(math.sqrt(rest), held - rest),
+        )
+
+    def expected_asked(self, users: Number, number: Exactness = float) -> Number:
+        """Every report can speak of every key."""
+        return users
 
     @classmethod
     def resolve(cls, ask: Ask) -> Ask:

@@ -13,6 +13,10 @@ With long records (a padding length of 5 and more) two rounds take the place of 
     overlap    2 %: how many of the candidates a user holds
     measure    the rest, about the candidates only, so with shorter records
 
+Where frequencies alone are wanted nobody tells a value; with one pair a user that leaves one round, in which
+everybody tells a key by `subset` where that promises least. Where distributions are wanted, all but those who
+told a size answer one round of `ue-sw` (`distribution`).
+
 Candidates are the keys that may well belong to the top. Nothing of `discover` is thrown away: what it
 says about a candidate is multiplied into what `measure` says.
 

@@ -14,6 +14,7 @@ from keyveil.plan import Choice
 from keyveil.plan.choice import FREQUENCIES_ONLY, cohorts
 from keyveil.protocols.auto import groups, sizes
 from keyveil.protocols.auto.answers import Answered, Answers
+from keyveil.protocols.auto.opening import Opening
 from keyveil.protocols.auto.settings import Settings
 from keyveil.rounds import Round
 
@@ -43,9 +44,9 @@ def pays(settings: Settings, choice: Choice) -> bool:
     )
 
 
-def ask(settings: Settings, before: Round, choice: Choice) -> Round:
+def ask(settings: Settings, opening: Opening, choice: Choice) -> Round:
     """Frequencies alone: both signs of a key share their bucket."""
-    l, group = choice.mechanism.pairs_per_user, groups.discover(settings.tuning, before.group[1])
+    l, group = choice.mechanism.pairs_per_user, groups.discover(settings.tuning, opening.low)
     reports = float(group[1] - group[0]) * settings.users
     mechanism = Bucket.for_epsilon(
         settings.epsilon,
@@ -54,7 +55,7 @@ def ask(settings: Settings, before: Round, choice: Choice) -> Round:
         rho=FREQUENCIES_ONLY,
         cohorts=cohorts(settings.n_keys, l, reports / settings.tuning.choosing.sharing),
     )
-    return settings.round(before.campaign, before.number + 1, "discover", mechanism, group)
+    return settings.round(opening.campaign, opening.number, "discover", mechanism, group)
 
 
 def read(settings: Settings, found: Answered, law: SizeLaw) -> Discovered:

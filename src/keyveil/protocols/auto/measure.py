@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from keyveil.estimate import Estimates, estimate, uncollide
+from keyveil.estimate import Estimates
 from keyveil.estimate.shrink import Evidence
 from keyveil.estimate.sizes import SizeLaw, Truncation
-from keyveil.mechanisms import Bucket, KeyValueMechanism, Levels, SampledIndex, SignedResponse
+from keyveil.mechanisms import Levels, SampledIndex
 from keyveil.plan import Choice
 from keyveil.protocols.auto import groups
 from keyveil.protocols.auto.answers import Answered
 from keyveil.protocols.auto.choose import choose
 from keyveil.protocols.auto.discover import Candidates
+from keyveil.protocols.auto.opening import Opening
 from keyveil.protocols.auto.settings import Settings
+from keyveil.protocols.auto.unbiased import unbiased
 from keyveil.rounds import Round
 
 
@@ -30,10 +32,10 @@ class Measured(NamedTuple):
         return self.seen.truncation
 
 
-def ask_all(settings: Settings, before: Round, choice: Choice) -> Round:
+def ask_all(settings: Settings, opening: Opening, choice: Choice) -> Round:
     """Everybody who is left, about all keys."""
-    group = groups.main(settings.tuning, before.group[1], choice)
-    return settings.round(before.campaign, before.number + 1, "collect", choice.mechanism, group)
+    group = groups.main(settings.tuning, opening.low, choice)
+    return settings.round(opening.campaign, opening.number, "collect", choice.mechanism, group)
 
 
 def ask_again(settings: Settings, before: Round, candidates: Candidates) -> Round:
@@ -46,17 +48,8 @@ def ask_again(settings: Settings, before: Round, candidates: Candidates) -> Roun
 
 def read(found: Answered, law: SizeLaw) -> Measured:
     """What a large group of users with these sizes told, before truncation was checked."""
-    mechanism = _signed(found)
-    raw = uncollide(mechanism, estimate(mechanism, found.tally)).told_within(found.round.size)
+    mechanism, raw = found.round.mechanism, unbiased(found)
     # A mechanism that asks about one key cuts no record.
     asks_one = isinstance(mechanism, SampledIndex | Levels)
     l = mechanism.n_keys if asks_one else mechanism.pairs_per_user
     return Measured(found.round, raw, Evidence.of(raw, Truncation(law=law, l=l)))
-
-
-def _signed(found: Answered) -> KeyValueMechanism:
-    """The mechanism of a large group: one of those that `plan.choice` chooses among."""
-    match found.round.mechanism:
-        case Bucket() | SignedResponse() | SampledIndex() | Levels() as mechanism:
-            return mechanism
-    raise found.unreadable()

@@ -17,10 +17,11 @@ def notes(
     settings: Settings, answers: Answers, law: SizeLaw, first: Estimates, cut: Truncation
 ) -> tuple[str, ...]:
     """All of them, from the law of sizes and the first unbiased frequencies of all keys."""
-    return (*_of_sizes(settings, answers, law), *other_skew(settings, first, cut))
+    return (*of_sizes(settings, answers, law), *other_skew(settings, first, cut))
 
 
-def _of_sizes(settings: Settings, answers: Answers, law: SizeLaw) -> list[str]:
+def of_sizes(settings: Settings, answers: Answers, law: SizeLaw) -> list[str]:
+    """What went otherwise with sizes."""
     if not answers.were_asked("sizes"):
         return []
     found = answers.heard("sizes")

@@ -50,11 +50,15 @@ def outcome(settings: Settings, answers: Answers) -> Outcome:
     if found.is_cut:
         raw = untruncate(raw, found.cut, settings.tuning.size_model.unmodelled)
         said = (*said, TRUNCATED)
+    mean = found.shrunk.mean
+    if not _tells_means(raw, answers):
+        mean = np.full_like(mean, np.nan)
+        raw = replace(raw, mean=mean)
     published = replace(
         raw,
         frequency=found.shrunk.frequency,
         frequency_top=found.shrunk.frequency_top,
-        mean=found.shrunk.mean,
+        mean=mean,
         steps=(*raw.steps, "shrink"),
     )
     return Outcome(
@@ -64,6 +68,11 @@ def outcome(settings: Settings, answers: Answers) -> Outcome:
         rounds=answers.n_rounds,
         anchor=None if anchor is None else anchor.mean,
     )
+
+
+def _tells_means(raw: Estimates, answers: Answers) -> bool:
+    """Whether anybody was asked for a value: the large group by signs, or a group of its own."""
+    return bool(np.isfinite(raw.signed_se).any()) or answers.were_asked("values")
 
 
 def _in_one_round(settings: Settings, answers: Answers, law: SizeLaw, anchor: Anchor) -> Found:

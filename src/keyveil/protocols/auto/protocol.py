@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from keyveil.estimate.sizes import SizeLaw
-from keyveil.protocols.auto import check, discover, groups, measure, sizes, values
+from keyveil.protocols.auto import check, discover, distribution, groups, measure, sizes, values
 from keyveil.protocols.auto.answers import Answers
 from keyveil.protocols.auto.choose import choose
 from keyveil.protocols.auto.discover import Candidates
+from keyveil.protocols.auto.opening import Opening
 from keyveil.protocols.auto.outcome import outcome
-from keyveil.protocols.auto.settings import Settings
+from keyveil.protocols.auto.settings import DISTRIBUTION, Settings
 from keyveil.protocols.base import History, Outcome, check_history
 from keyveil.rounds import Round
 
@@ -26,18 +27,23 @@ class Auto(Settings):
     """
 
     def start(self, campaign: str) -> Round:
-        """Sizes, or values where there is nothing to learn about sizes."""
-        return sizes.ask(self, campaign) if self.holds_several else values.ask(self, campaign, 1)
+        """Sizes; values where there is nothing to learn about sizes; everybody where of neither."""
+        if self.holds_several:
+            return sizes.ask(self, campaign)
+        if self.asks_values:
+            return values.ask(self, campaign, 1)
+        return self._main(Opening.behind(campaign, ()), SizeLaw.exactly(1))
 
     def next(self, history: History) -> Round | Outcome:
         """What follows from the rounds so far: read as they were opened, whatever would be opened today."""
         check_history(self, history)
-        answers, before = Answers(history), history[-1][0]
+        answers, rounds = Answers(history), [round for round, _ in history]
+        before = rounds[-1]
         match before.purpose:
             case "sizes":
                 return self._after_sizes(before, sizes.law(self, answers))
             case "values":
-                return self._main(before, sizes.law(self, answers))
+                return self._main(Opening.behind(before.campaign, rounds), sizes.law(self, answers))
             case "discover":
                 found = discover.read(self, answers.required("discover"), sizes.law(self, answers))
                 return discover.ask_overlap(self, before, discover.candidates(self, found))
@@ -50,31 +56,36 @@ class Auto(Settings):
                 candidates = discover.read_overlap(self, answers)
                 measured = measure.read(answers.required("measure"), candidates.law)
                 return check.ask(self, measured, values.anchor(self, answers))
+        if distribution.is_told(answers):
+            return distribution.outcome(self, answers)
         return outcome(self, answers)
 
     def _after_sizes(self, before: Round, law: SizeLaw) -> Round:
-        """Values, unless the keys will tell themselves where means lie."""
-        if values.are_needed(self, law):
+        """Values, unless the keys will tell themselves where means lie, or means are not wanted."""
+        if self.asks_values and values.are_needed(self, law):
             return values.ask(self, before.campaign, 2)
-        return self._main(before, law)
+        return self._main(Opening.behind(before.campaign, [before]), law)
 
-    def _main(self, before: Round, law: SizeLaw) -> Round:
+    def _main(self, opening: Opening, law: SizeLaw) -> Round:
         """What most users are asked, after the small groups: one round, or the first of two."""
-        choice = choose(self, law, self.n_keys, 1 - before.group[1])
+        if self.want == DISTRIBUTION:
+            return distribution.ask(self, opening, law)
+        choice = choose(self, law, self.n_keys, 1 - opening.low)
         ask = discover.ask if discover.pays(self, choice) else measure.ask_all
-        return ask(self, before, choice)
+        return ask(self, opening, choice)
 
     def stages(self) -> tuple[Round, ...]:
         """All rounds of one course, with stand-ins: everybody is in one group, so epsilon is any round's."""
-        law, stages = SizeLaw.exactly(self.pairs_per_user), [self.start("stage")]
-        if self.holds_several:
-            stages.append(values.ask(self, "stage", 2))
-        stages.append(self._main(stages[-1], law))
+        law = SizeLaw.exactly(self.pairs_per_user)
+        stages = [sizes.ask(self, "stage")] if self.holds_several else []
+        if self.asks_values:
+            stages.append(values.ask(self, "stage", len(stages) + 1))
+        stages.append(self._main(Opening.behind("stage", stages), law))
         if stages[-1].purpose == "discover":
             keys = tuple(range(min(self.n_keys, self.tuning.fewest_tops * self.top)))
             stages.append(discover.ask_overlap(self, stages[-1], keys))
             stages.append(measure.ask_again(self, stages[-1], Candidates(keys, law)))
-        if self.holds_several:
+        if self.holds_several and self.want != DISTRIBUTION:
             # Whoever may be asked to check belongs to no other group.
             last = replace(stages[-1], group=(stages[-1].group[0], groups.check(self.tuning)[0]))
             stages[-1:] = [last, check.ask_about(self, last, (0,), 1.0)]

@@ -10,11 +10,13 @@ from keyveil.errors import ProtocolError
 from keyveil.estimate.sizes import SizeLaw
 from keyveil.mechanisms import Mechanism
 from keyveil.mechanisms.base import check_size
+from keyveil.methods import WANTS
 from keyveil.numerics import parse_epsilon
 from keyveil.plan import Crowd
-from keyveil.plan.choice import WANTS
 from keyveil.protocols.auto.tuning import NEWEST, Tuning, tuning_of
 from keyveil.rounds import Group, Round
+
+FREQUENCY, DISTRIBUTION = "frequency", "distribution"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +41,25 @@ class Settings:
         check_size(self.n_keys, self.pairs_per_user)
         if self.users < 1 or self.top < 1:
             raise ProtocolError(f"users and top must be at least 1, got {self.users} and {self.top}")
-        if self.want not in WANTS:
-            raise ProtocolError(f'want must be one of {", ".join(WANTS)}, got "{self.want}"')
-        tuning_of(self.version)
+        wants = WANTS if self.tuning.bins else tuple(want for want in WANTS if want != DISTRIBUTION)
+        if self.want not in wants:
+            raise ProtocolError(f'want must be one of {", ".join(wants)}, got "{self.want}"')
         if self.rounds not in (0, 1, 2):
             raise ProtocolError(f"rounds must be 0 (as suits the sizes), 1 or 2, got {self.rounds}")
+        if self.want == DISTRIBUTION and self.rounds == 2:
+            raise ProtocolError("rounds must be 0 or 1 where a distribution is wanted, got 2: one tells it")
 
     @property
     def tuning(self) -> Tuning:
         """The numbers of this version."""
         return tuning_of(self.version)
+
+    @property
+    def asks_values(self) -> bool:
+        """Whether a group tells where means lie: not where none is wanted, but by the first version."""
+        if self.want == FREQUENCY:
+            return not self.tuning.choosing.own_keys
+        return self.want != DISTRIBUTION
 
     @property
     def holds_several(self) -> bool:

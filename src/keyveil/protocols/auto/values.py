@@ -12,7 +12,7 @@ from keyveil.estimate.shrink import Anchor
 from keyveil.estimate.sizes import SizeLaw
 from keyveil.mechanisms.channel import share
 from keyveil.mechanisms.symbol.encoded import OwnSignResponse
-from keyveil.protocols.auto import groups
+from keyveil.protocols.auto import groups, holders
 from keyveil.protocols.auto.answers import Answers
 from keyveil.protocols.auto.choose import choose
 from keyveil.protocols.auto.settings import Settings
@@ -66,5 +66,7 @@ def anchor(settings: Settings, answers: Answers) -> Anchor | None:
 
 def law(settings: Settings, answers: Answers) -> SizeLaw:
     """How many users hold their one pair; all of them, where nobody answered."""
+    if not answers.were_asked("values"):
+        return holders.law(answers, settings.tuning)
     found = read(settings, answers)
     return SizeLaw.exactly(1) if found is None else found.law

@@ -23,7 +23,8 @@ class KeysAndValuesApart(OneRound):
     __slots__ = ()
     reading: ClassVar[str] = APART
 
-    def _finish(self, tally: Tally) -> Outcome:
+    def read(self, tally: Tally) -> Outcome:
+        """Frequencies, and means of the signs that were heard."""
         mechanism = self.mechanism
         assert isinstance(mechanism, Apart)
         raw = frequencies_only(mechanism, tally, tally.plus + tally.minus)
@@ -55,7 +56,8 @@ class PrivKvEm(OneRound):
             max_iterations=self.max_iterations,
         )
 
-    def _finish(self, tally: Tally) -> Outcome:
+    def read(self, tally: Tally) -> Outcome:
+        """Unbiased numbers, and the published ones of the iteration."""
         raw = estimate(self.mechanism, tally)  # type: ignore[arg-type]  # always PrivKV
         shares = self._shares(tally)
         published = raw.after(self.step, frequency=shares.frequency, mean=np.nan_to_num(shares.mean))

@@ -1,0 +1,24 @@
+"""What a large group told, before anything pulls at it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from keyveil.estimate import Estimates, estimate, uncollide
+from keyveil.mechanisms import Bucket, Levels, SampledIndex, SignedResponse, SubsetSelection
+from keyveil.protocols.auto.answers import Answered
+from keyveil.protocols.one_round import frequencies_only
+
+
+def unbiased(found: Answered) -> Estimates:
+    """The estimates of a large group, by one of the mechanisms that `plan.choice` chooses among."""
+    match found.round.mechanism:
+        case Bucket() | SignedResponse() | SampledIndex() | Levels() as mechanism:
+            raw = uncollide(mechanism, estimate(mechanism, found.tally))
+        case SubsetSelection() as alone:
+            # The last symbol is that of users who hold nothing.
+            told = found.tally.cells["support"][: alone.n_keys]
+            raw = replace(frequencies_only(alone, found.tally, told), moments=alone.moments)
+        case _:
+            raise found.unreadable()
+    return raw.told_within(found.round.size)
