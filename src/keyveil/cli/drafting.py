@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keyveil.campaign import LONGEST_UNIT
-from keyveil.estimate.sizes import SizeLaw
 from keyveil.plan import Crowd, Plan, make_plan
 from keyveil.plan.draft import (
     LEAST_HOLDERS,
@@ -19,6 +18,7 @@ from keyveil.plan.draft import (
     find_skew,
     public_keys,
 )
+from keyveil.simulate.foresight import counted_crowd
 
 if TYPE_CHECKING:
     from keyveil.simulate.pairs import Reading
@@ -40,8 +40,7 @@ class Drafted:
 
 def crowd_of(people: Population) -> Crowd:
     """Who will answer, if they are like these people."""
-    law = SizeLaw.of(people.sizes)
-    return Crowd(users=people.n_users, n_keys=people.n_keys, law=law, skew=find_skew(people.frequency()))
+    return counted_crowd(people, skew=find_skew(people.frequency()))
 
 
 def purpose_of(reading: Reading) -> str:
