@@ -62,6 +62,13 @@ class Crowd:
         if self.counted is not None and self.counted.held.shape[1] != self.n_keys:
             raise DomainError(f"expected data of {self.n_keys} keys, got {self.counted.held.shape[1]}")
 
+    @property
+    def usual_size(self) -> int:
+        """How many pairs nine users in ten hold at most: what a campaign declares."""
+        reached = np.cumsum(self.law.shares)
+        place = min(int(np.searchsorted(reached, 0.9 * reached[-1] - 1e-12)), reached.size - 1)
+        return min(self.n_keys, max(1, math.ceil(self.law.sizes[place])))
+
     @cached_property
     def ranks(self) -> Floats:
         """The ranks that stand for all keys: all of them, or a sample denser at the top."""

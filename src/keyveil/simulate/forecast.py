@@ -84,7 +84,7 @@ def forecast(
     epsilon: float,
     crowd: Crowd,
     *,
-    pairs_per_user: int,
+    pairs_per_user: int | None = None,
     top: int = 50,
     draws: int | None = None,
     progress: Callable[[str], None] = lambda _label: None,
@@ -92,17 +92,20 @@ def forecast(
 ) -> Prediction:
     """What `auto` will publish of a crowd: root mean squared errors over some runs.
 
+    `pairs_per_user` is what the campaign declares; where it is not said, what nine users in ten hold at most.
+
     >>> from keyveil.estimate.sizes import SizeLaw
     >>> crowd = Crowd(users=100_000, n_keys=50, law=SizeLaw.exactly(1))
-    >>> told = forecast(1.0, crowd, pairs_per_user=1)
+    >>> told = forecast(1.0, crowd)
     >>> told.mechanism, told.is_published, 0.003 < told.frequency_rmse < 0.008
     ('auto', True, True)
     """
+    declared = min(pairs_per_user or crowd.usual_size, crowd.n_keys)
     protocol = QuickAuto(
         epsilon=parse_epsilon(epsilon),
         n_keys=crowd.n_keys,
         users=crowd.users,
-        pairs_per_user=min(pairs_per_user, crowd.n_keys),
+        pairs_per_user=declared,
         **options,
     )
     strata = crowd.keys(crowd.n_keys)
@@ -126,7 +129,7 @@ def forecast(
         mechanism="auto",
         options={},
         epsilon=epsilon,
-        pairs_per_user=pairs_per_user,
+        pairs_per_user=declared,
         users=crowd.users,
         frequency_rmse=math.sqrt(frequency),
         mean_rmse=math.sqrt(mean),
