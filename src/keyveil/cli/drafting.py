@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keyveil.campaign import LONGEST_UNIT
-from keyveil.plan import Crowd, Plan, make_plan
+from keyveil.cli.console import progress
+from keyveil.plan import Crowd, Plan, Prediction, make_plan
 from keyveil.plan.draft import (
     LEAST_HOLDERS,
     MOST_BIAS,
@@ -18,6 +21,8 @@ from keyveil.plan.draft import (
     find_skew,
     public_keys,
 )
+from keyveil.plan.solve import Also
+from keyveil.simulate.forecast import forecast_among
 from keyveil.simulate.foresight import counted_crowd
 
 if TYPE_CHECKING:
@@ -43,6 +48,29 @@ def crowd_of(people: Population) -> Crowd:
     return counted_crowd(people, skew=find_skew(people.frequency()))
 
 
+@contextmanager
+def auto_beside(
+    want: str, at: float | None = None, top: int = 50, declared: int | None = None
+) -> Iterator[Also | None]:
+    """What `auto` would publish, for plans; None where it tells no such thing. A bar moves meanwhile."""
+    if want == "distribution" or at is not None:
+        yield None
+        return
+    with progress("playing auto", None) as advance:
+
+        def predict(epsilon: float, crowd: Crowd, others: tuple[Crowd, ...]) -> Prediction:
+            return forecast_among(
+                epsilon,
+                crowd,
+                others,
+                pairs_per_user=declared,
+                top=top,
+                progress=lambda label: advance(label=label),
+            )
+
+        yield predict
+
+
 def purpose_of(reading: Reading) -> str:
     """Why one would ask, by what the columns are called."""
     columns = reading.columns
@@ -63,9 +91,13 @@ def draft_from(
     want: str,
     value_range: tuple[float, float] | None = None,
     users: int | None = None,
+    also: Also | None = None,
     **fields: Any,
 ) -> Drafted:
-    """What suits the people in a file; `users` where others, and more or fewer, will be asked."""
+    """What suits the people in a file; `users` where others, and more or fewer, will be asked.
+
+    Methods of one round, and what is predicted `also`.
+    """
     low, high = value_range or find_range(reading.values)
     reading = reading.within(low, high)
     people = reading.population
@@ -73,7 +105,12 @@ def draft_from(
     keys, left_out = public_keys(people.names, holders)
     asked = people.restrict(np.flatnonzero(np.isin(np.array(people.names), keys)))
     plan = make_plan(
-        crowd_of(asked), epsilon=epsilon, users=users or people.n_users, want=want, most_bias=MOST_BIAS
+        crowd_of(asked),
+        epsilon=epsilon,
+        users=users or people.n_users,
+        want=want,
+        most_bias=MOST_BIAS,
+        also=also,
     )
     beyond = f"; {reading.clamped:,} of {reading.values.size:,} lie outside" if reading.clamped else ""
     rare = f"{left_out:,} keys of fewer than {LEAST_HOLDERS} people are not named; " if left_out else ""

@@ -46,11 +46,11 @@ class Crowd:
     means: tuple[float, float] = (-WIDEST_MEAN, WIDEST_MEAN)
     """Between these the means of keys spread evenly, on the scale [-1, 1]."""
     taste: float = 0.0
-    """How much more skewed the keys of the longest records are, as a part of the skew; less, where negative."""
+    """How much more skewed the keys of the longest records are, as a part of the skew; negative for less."""
     growth: float = 0.0
     """How much larger values are in records that are e times as long."""
     counted: Strata | None = None
-    """What was counted in data, the most frequent key first; everything above but `users` is then known."""
+    """What was counted in data, the most frequent key first: then nothing but `users` is a guess."""
 
     def __post_init__(self) -> None:
         if self.users < 1 or self.n_keys < 1:
@@ -67,7 +67,7 @@ class Crowd:
         """How many pairs nine users in ten hold at most: what a campaign declares."""
         reached = np.cumsum(self.law.shares)
         place = min(int(np.searchsorted(reached, 0.9 * reached[-1] - 1e-12)), reached.size - 1)
-        return min(self.n_keys, max(1, math.ceil(self.law.sizes[place])))
+        return min(self.n_keys, max(1, math.ceil(float(self.law.sizes[place]))))
 
     @cached_property
     def ranks(self) -> Floats:
@@ -130,7 +130,7 @@ class Crowd:
         return np.interp(ranks, self.ranks, self.frequency)
 
     def mean_at(self, ranks: Floats) -> Floats:
-        """The means that are guessed: neither the top nor the bottom of the table has only high or low ones."""
+        """The means that are guessed: neither the top nor the bottom has only high or only low ones."""
         low, high = self.means
         return low + (high - low) * np.modf(0.5 + (ranks - 1) * _GOLDEN)[0]
 
@@ -169,4 +169,4 @@ def _in_strata(sizes: Ints, shares: Floats) -> SizeLaw:
     share = np.bincount(stratum, weights=shares, minlength=starts.size)
     total = np.bincount(stratum, weights=shares * sizes, minlength=starts.size)
     here = share > 0
-    return SizeLaw(sizes=total[here] / share[here], shares=share[here])
+    return SizeLaw(sizes=total[here] / share[here], shares=share[here].astype(float))

@@ -40,6 +40,8 @@ UNPADDED = ("kvue", "privkv")
 DISTRIBUTIONS = ("ue-sw:extremal", "ue-sw")
 WANTED = ("frequency", "mean", "distribution")
 DRAWS, SEED = 300, 7
+# Where more than so many are asked about a key, how many they are does not matter.
+_OFTEN = 300
 # A key of one frequency is asked about at so many means, spread over the crowd's.
 _AT_MEANS = 9
 
@@ -125,8 +127,18 @@ class Candidate:
         frequency = crowd.frequency if at is None else np.array([at])
         counts = crowd.counts if at is None else np.ones(1)
         cut = self._cut(crowd, at)
-        noise = self.moments.covariance(cut, 0.0, self.asked(crowd.users)).frequency
+        each, nobody = self._answers(crowd.users)
+        noise = each * self.moments.covariance(cut, 0.0, 1.0).frequency + nobody * cut**2
         return float(np.sqrt(np.average(noise + (frequency - cut) ** 2, weights=counts)))
+
+    def _answers(self, users: float) -> tuple[float, float]:
+        """The mean of 1 / the answers about a key, and how likely there is none: then 0 is said."""
+        often = self.asked(users)
+        if not self.moments.drawn or often > _OFTEN:
+            return 1 / often, 0.0
+        times = np.arange(1, int(often + 12 * np.sqrt(often)) + 20)
+        chance = np.exp(times * np.log(often) - often - np.cumsum(np.log(times)))
+        return float(np.sum(chance / times)), float(np.exp(-often))
 
     def _cut(self, crowd: Crowd, at: float | None = None) -> Floats:
         """What is left of the frequencies of all ranks; of one frequency, as the law of sizes has it."""

@@ -13,8 +13,9 @@ from keyveil.plan.band import alternatives, banded
 from keyveil.plan.crowd import Crowd
 from keyveil.plan.predict import Prediction, candidates
 
-# What methods of several rounds promise a crowd at an epsilon, told by layers that know their rounds.
-Also = Callable[[float, Crowd], Prediction]
+# What a method of several rounds promises a crowd at an epsilon, and how far that is off where others come
+# instead; told by a layer that knows its rounds.
+Also = Callable[[float, Crowd, tuple[Crowd, ...]], Prediction]
 
 MOST_USERS, LARGEST_EPSILON, SMALLEST_EPSILON = 10**10, 12.0, 0.05
 
@@ -66,8 +67,8 @@ def make_plan(
     """The plan for a crowd (whose own number of users counts only where `users` is given).
 
     `most_bias` is that of `candidates`: without a bound the error alone decides how records are cut.
-    `also` is one candidate more; what is solved for is solved by the others. With `bands` every prediction says
-    how far it may be off where the crowd is another one. `spoken` puts an error into words.
+    `also` is one candidate more; what is solved for is solved by the others. With `bands` every prediction
+    says how far it may be off where the crowd is another one. `spoken` puts an error into words.
 
     >>> from keyveil.estimate.sizes import SizeLaw
     >>> crowd = Crowd(users=1, n_keys=100, law=SizeLaw.exactly(1))
@@ -106,8 +107,7 @@ def make_plan(
             for each, told in zip(ranked, predictions, strict=True)
         ]
     if also is not None:
-        told = also(epsilon, crowd)
-        predictions.append(banded(told, [also(epsilon, other) for other in others]) if bands else told)
+        predictions.append(also(epsilon, crowd, others))
         predictions.sort(key=lambda each: each.error(want))
     reached = predictions[0].error(want)
     if error is not None and not words:
@@ -139,9 +139,7 @@ def guess_in_words(epsilon: float) -> str:
     )
 
 
-def _without_skew(
-    crowd: Crowd, epsilon: float, want: str, top: int, spoken: Callable[[float], str]
-) -> str:
+def _without_skew(crowd: Crowd, epsilon: float, want: str, top: int, spoken: Callable[[float], str]) -> str:
     """What the guess about popularity changes."""
     even = replace(crowd, skew=0.0)
     first = candidates(epsilon, even, want=want, at=None, top=top)[0]
@@ -225,9 +223,8 @@ def _compared(
     spoken: Callable[[float], str],
 ) -> str:
     """Users, epsilon and error were all given: predicted against wanted, and what would do."""
-    summary = (
-        f"predicted {spoken(reached)}, wanted {spoken(error)} with {crowd.users:,} users at epsilon {epsilon:g}"
-    )
+    asked = f"with {crowd.users:,} users at epsilon {epsilon:g}"
+    summary = f"predicted {spoken(reached)}, wanted {spoken(error)} {asked}"
     if reached <= error:
         return f"{summary}: met"
     ways = []

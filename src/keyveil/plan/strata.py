@@ -1,7 +1,7 @@
-"""Who holds what, by how much they hold: all that cutting records does to keys and their means follows from it.
+"""Who holds what, by how much they hold: what cutting records does to keys and means follows from it.
 
-Users of about one size are a stratum. Of every stratum it is known which part of all users holds each key there,
-and the sum of their values. A record of s pairs cut to l keeps each with chance min(1, l/s), so of key k
+Users of about one size are a stratum. Of every stratum it is known which part of all users holds each key
+there, and the sum of their values. A record of s pairs cut to l keeps each with chance min(1, l/s): of key k
 
     F_k = sum_s min(1, l/s) held[s, k]      is left of its frequency, and
     S_k = sum_s min(1, l/s) signed[s, k]    of its frequency times its mean.
@@ -109,7 +109,7 @@ class Strata:
     def only(self, keys: Ints) -> Strata:
         """All users with nothing but these keys, by how many of them they hold.
 
-        Of s pairs each is taken to be among these keys with the stratum's own chance, whatever the others are.
+        Each of s pairs is taken to be among them with the stratum's own chance, whatever the others are.
         """
         sizes = np.rint(self.sizes).astype(int)
         among = self.columns(keys)
@@ -143,7 +143,9 @@ def stratum_starts(largest: int) -> Ints:
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 17, 19]
     """
     starts = list(range(min(largest, _EXACT) + 1))
-    while starts[-1] >= _EXACT and (start := max(starts[-1] + 1, round(starts[-1] * (1 + _WIDER)))) <= largest:
+    while (
+        starts[-1] >= _EXACT and (start := max(starts[-1] + 1, round(starts[-1] * (1 + _WIDER)))) <= largest
+    ):
         starts.append(start)
     return np.array(starts)
 
@@ -165,8 +167,6 @@ def _binomial(n: int, chance: float, most: int) -> Floats:
     else:
         k = np.arange(n + 1)
         logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1.0, n + 1)))])
-        told[: n + 1] = np.exp(
-            logs[n] - logs - logs[::-1] + k * np.log(chance) + (n - k) * np.log1p(-chance)
-        )
+        told[: n + 1] = np.exp(logs[n] - logs - logs[::-1] + k * np.log(chance) + (n - k) * np.log1p(-chance))
     told[most] = told[most:].sum()
     return told[: most + 1]

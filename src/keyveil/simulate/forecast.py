@@ -1,4 +1,4 @@
-"""What a protocol of several rounds will say of a crowd that nobody has met: its own rounds, played on strata.
+"""What a protocol of several rounds will say of a crowd that nobody has met: its own rounds on strata.
 
 `play` draws tallies of people one knows; here there are none, only a plan's guess at who holds what
 (`Crowd.strata`). Every round is opened and read by the protocol itself, so whatever it chooses, learns, cuts
@@ -18,7 +18,7 @@ The time is a few readings of so many keys, whatever the number of users.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import Any, NamedTuple
@@ -41,6 +41,7 @@ from keyveil.mechanisms import (
 from keyveil.mechanisms.base import is_key_value
 from keyveil.numerics import parse_epsilon
 from keyveil.plan import Crowd, Prediction
+from keyveil.plan.band import banded
 from keyveil.plan.strata import Strata
 from keyveil.protocols import Outcome, Protocol, Round
 from keyveil.protocols.auto import Auto, Tuning
@@ -53,10 +54,14 @@ from keyveil.tally import Tally
 Cells = dict[str, NDArray[Any]]
 
 # Errors are averages over keys: so many keys in all draws together tell an error to a few percent.
-_ENOUGH, _MOST_DRAWS = 2000, 12
+_ENOUGH, _MOST_DRAWS = 1500, 12
 # Spreads are read on so coarse a grid, and the centre of means off so few keys: no error moves by more than
 # another draw would move it, in a tenth of the time.
 _GRID, _KEYS = 120, 300
+# Keys times places of the grid, so that 10,000s of keys take some seconds; never fewer places than this.
+_MOST_CELLS, _LEAST_GRID = 1_200_000, 40
+# With more keys than this only the first few alternatives are played; with more than the last number none.
+_FEW_FROM, _FEW, _NONE_FROM = 300, 6, 2000
 # No two keys share a hash that often: shared collisions are then below anything that is looked at.
 _HASHES = 1 << 50
 SEED = 7
@@ -70,7 +75,8 @@ class QuickAuto(Auto):
     def tuning(self) -> Tuning:
         """The version's, with a coarse grid and few keys for the centre of means."""
         full = tuning_of(self.version)
-        return replace(full, shrinking=replace(full.shrinking, largest_grid=_GRID, most_keys=_KEYS))
+        grid = min(_GRID, max(_LEAST_GRID, _MOST_CELLS // self.n_keys))
+        return replace(full, shrinking=replace(full.shrinking, largest_grid=grid, most_keys=_KEYS))
 
 
 class Played(NamedTuple):
@@ -141,6 +147,16 @@ def forecast(
         bits_per_report=8 * max(round.mechanism.layout.n_bytes for round in played.rounds),
         is_published=True,
     )
+
+
+def forecast_among(epsilon: float, crowd: Crowd, others: Sequence[Crowd], **options: Any) -> Prediction:
+    """The forecast, with its band where others come instead; fewer of them are played where keys are many."""
+    told = forecast(epsilon, crowd, **options)
+    most = len(others) if crowd.n_keys <= _FEW_FROM else _FEW if crowd.n_keys <= _NONE_FROM else 0
+    if not others or not most:
+        return told
+    options.setdefault("pairs_per_user", told.pairs_per_user)
+    return banded(told, [forecast(epsilon, other, draws=1, **options) for other in others[:most]])
 
 
 def play_strata(protocol: Protocol, strata: Strata, users: int, rng: np.random.Generator) -> Played:
@@ -236,9 +252,7 @@ def _(encoder: OwnKey, strata: Strata) -> Floats:
 
 @symbol_chances.register
 def _(encoder: SizeClass, strata: Strata) -> Floats:
-    return np.bincount(
-        _classes(encoder.starts, strata) - 1, weights=strata.shares, minlength=encoder.n_symbols
-    )
+    return _by_class(_classes(encoder.starts, strata) - 1, strata.shares, encoder.n_symbols)
 
 
 @symbol_chances.register
@@ -254,7 +268,7 @@ def _(encoder: PopularSize, strata: Strata) -> Floats:
     # Who holds more popular keys than are heard of is heard as often as who holds just so many.
     held = strata.held[:, list(encoder.popular)].sum(axis=1)
     heard = np.minimum(held / encoder.most, strata.shares)
-    spoken = np.bincount(_classes(encoder.starts, strata), weights=heard, minlength=encoder.n_symbols)
+    spoken = _by_class(_classes(encoder.starts, strata), heard, encoder.n_symbols)
     spoken[0] = max(0.0, 1.0 - float(heard.sum()))
     return spoken
 
@@ -262,3 +276,8 @@ def _(encoder: PopularSize, strata: Strata) -> Floats:
 def _classes(starts: tuple[int, ...], strata: Strata) -> NDArray[np.int64]:
     """Which class each stratum falls into, counted from 1."""
     return np.searchsorted(np.array(starts), np.rint(strata.sizes), side="right")
+
+
+def _by_class(classes: NDArray[np.int64], shares: Floats, count: int) -> Floats:
+    """The shares of all strata of each class."""
+    return np.bincount(classes, weights=shares, minlength=count).astype(float)

@@ -7,15 +7,20 @@ how long records are, how skewed keys are) must have the truth within its band.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from keyveil.plan import Crowd, Prediction
+from keyveil.mechanisms import UeSw
+from keyveil.plan import Crowd, Prediction, alternatives, candidates, even_sizes
+from keyveil.plan.band import banded
+from keyveil.plan.draft import find_skew
 from keyveil.plan.strata import Strata
-from keyveil.protocols import Protocol
+from keyveil.protocols import Protocol, build_protocol
+from keyveil.protocols.one_round import OneRound
+from keyveil.simulate.forecast import forecast, forecast_among
 from keyveil.simulate.metrics import top_keys
 from keyveil.simulate.play import play
 from keyveil.simulate.population import Floats, Population, insecure_generator
@@ -106,6 +111,48 @@ class Foresight:
         return asdict(self)
 
 
+def foresee(
+    name: str, people: Population, epsilon: float, *, runs: int = 4, seed: int = 0, top: int = 50
+) -> Iterator[Foresight]:
+    """`auto`, and every mechanism of one round that tells signs, at the length that suits it best.
+
+    >>> from keyveil.simulate.zoo import make
+    >>> [each.mechanism for each in foresee("tiny", make("tiny", users=500, keys=5), 4.0, runs=2)][:2]
+    ['auto', 'pckv-grr']
+    """
+    known, declared = counted_crowd(people), declared_crowd(people)
+    pairs, others = people.typical_size(), alternatives(declared)
+    protocol = build_protocol(
+        "auto", epsilon, n_keys=people.n_keys, pairs_per_user=pairs, users=people.n_users
+    )
+    yield Foresight.of(
+        name,
+        forecast(epsilon, known, pairs_per_user=pairs, top=top),
+        forecast_among(epsilon, declared, others, pairs_per_user=pairs, top=top),
+        *simulated(protocol, people, runs=2 * runs, seed=seed, top=top, published=True),
+    )
+    for each in candidates(epsilon, known, want="frequency", at=None, top=top):
+        if not isinstance(each.mechanism, UeSw):
+            yield Foresight.of(
+                name,
+                each.predict(known, top=top),
+                banded(each.predict(declared, top=top), [each.predict(other, top=top) for other in others]),
+                *simulated(
+                    OneRound(mechanism=each.mechanism), people, runs=runs, seed=seed, top=top, published=False
+                ),
+            )
+
+
+def declared_crowd(people: Population) -> Crowd:
+    """What a campaign would say: how many people, what nine in ten hold at most, how skewed keys are."""
+    return Crowd(
+        users=people.n_users,
+        n_keys=people.n_keys,
+        law=even_sizes(people.typical_size()),
+        skew=find_skew(people.frequency()),
+    )
+
+
 def simulated(
     protocol: Protocol, people: Population, *, runs: int, seed: int = 0, top: int = 50, published: bool
 ) -> tuple[Found, Found]:
@@ -124,5 +171,3 @@ def simulated(
         means = np.nan_to_num(outcome.published.mean[best])
         squares[:, run] = np.mean((told - frequency) ** 2), np.mean((means - mean[best]) ** 2)
     return Found(squares[0]), Found(squares[1])
-
-
