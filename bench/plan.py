@@ -8,7 +8,7 @@ are. Goals, beyond two standard errors of what was simulated: predicted over sim
 for frequencies of all keys and means of the top, and simulated errors within the band. What misses a goal is
 marked.
 
-Frequencies of mechanisms of one round are unbiased ones, means are cut to their range; `auto`'s are as published.
+Frequencies of mechanisms of one round are unbiased, means are cut to their range; `auto`'s are as published.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def main() -> None:
                         f"{name:12}{users:>8,}{epsilon:>5g} {told.mechanism:10}"
                         f"{_span(told.frequency_predicted, told.frequency_low, told.frequency_high):>32}"
                         f"{told.frequency_ratio:>7.2f}"
-                        f"{_span(told.mean_predicted, told.mean_low, told.mean_high):>30}{told.mean_ratio:>7.2f}"
-                        + (f"  misses {', '.join(missed)}" if missed else ""),
+                        f"{_span(told.mean_predicted, told.mean_low, told.mean_high):>30}"
+                        f"{told.mean_ratio:>7.2f}" + (f"  misses {', '.join(missed)}" if missed else ""),
                         flush=True,
                     )
     off = sum(bool({"frequency", "mean"} & set(str(row["missed"]).split())) for row in rows)

@@ -331,7 +331,7 @@ def _print(made: Plan, keys: int, scale: Scale) -> None:
     )
     hidden = _shuffled(made, keys)
     output().print(
-        "- if reports of one round are anonymised and shuffled among all users: "
+        "- if one round's reports are anonymised and shuffled among all: "
         f"central epsilon {hidden.best:.2g} at delta {hidden.delta:g} "
         f"(any mechanism of this epsilon: {hidden.by_clones:.2g})"
     )
@@ -346,7 +346,5 @@ def _legend(made: Plan, scale: Scale) -> Iterator[str]:
     if any(each.is_published and math.isnan(each.frequency_high) for each in made.candidates):
         yield "auto has no brackets where keys are so many: playing it for others, too, would take a minute"
     if any(each.is_published for each in made.candidates):
-        yield (
-            "auto's errors are of what it publishes, pulled to what all keys together make likely; "
-            "the others' are of unbiased numbers. It chooses l itself and asks in several rounds, which a collector opens"
-        )
+        yield "auto's errors are of what it publishes, pulled to what all keys make likely; the others' are unbiased"
+        yield "auto chooses l itself, and asks in several rounds, which a collector opens"

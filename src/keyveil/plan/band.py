@@ -2,7 +2,7 @@
 
     skew        keys half and one and a half times as skewed as was guessed, and all equally popular
     sizes       records above the mean size twice as far above it
-    means       of keys, between the middle and an end of the range, all about the middle, or all over the range
+    means       of keys, between the middle and an end of the range, about the middle, or all over the range
     tastes      the longest records hold what all hold, or what nobody else does
     growth      values grow with the length of a record
 

@@ -109,16 +109,18 @@ class Strata:
     def only(self, keys: Ints) -> Strata:
         """All users with nothing but these keys, by how many of them they hold.
 
-        Each of s pairs is taken to be among them with the stratum's own chance, whatever the others are.
+        Each of s pairs (of the keys, if they are fewer) is among them with the stratum's own chance, whatever the others are.
         """
         sizes = np.rint(self.sizes).astype(int)
         among = self.columns(keys)
-        inside = among.held.sum(axis=1) / np.maximum(self.shares * sizes, 1e-300)
-        chance = np.where(sizes > 0, np.minimum(inside, 1.0), 0.0)
-        most = min(int(sizes.max(initial=0)), keys.size)
-        users = np.array([_binomial(s, q, most) for s, q in zip(sizes, chance, strict=True)])
+        # Nobody holds more of them than there are.
+        tries = np.minimum(sizes, keys.size)
+        inside = among.held.sum(axis=1) / np.maximum(self.shares * tries, 1e-300)
+        chance = np.where(tries > 0, np.minimum(inside, 1.0), 0.0)
+        most = int(tries.max(initial=0))
+        users = np.array([_binomial(s, q, most) for s, q in zip(tries, chance, strict=True)])
         # Whoever holds one of the keys holds that one and some of the others.
-        others = np.array([_binomial(max(s - 1, 0), q, most) for s, q in zip(sizes, chance, strict=True)])
+        others = np.array([_binomial(max(s - 1, 0), q, most) for s, q in zip(tries, chance, strict=True)])
         holders = np.concatenate([np.zeros((sizes.size, 1)), others[:, :-1]], axis=1)
         holders[:, -1] += others[:, -1]
         starts = stratum_starts(most)
