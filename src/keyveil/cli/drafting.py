@@ -86,12 +86,13 @@ def unit_of(reading: Reading) -> str | None:
 
 def draft_from(
     reading: Reading,
+    also: Also | None = None,
+    /,
     *,
     epsilon: float,
     want: str,
     value_range: tuple[float, float] | None = None,
     users: int | None = None,
-    also: Also | None = None,
     **fields: Any,
 ) -> Drafted:
     """What suits the people in a file; `users` where others, and more or fewer, will be asked.

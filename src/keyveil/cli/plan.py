@@ -187,11 +187,11 @@ def _write(made: Plan, path: Path, reading: Reading | None, value_range: tuple[f
         with auto_beside(made.want) as also:
             drafted = draft_from(
                 reading,
+                also,
                 epsilon=made.choice.epsilon,
                 want=made.want,
                 value_range=value_range,
                 users=made.choice.users,
-                also=also,
                 name=path.stem,
             )
         write_new(path, drafted.draft.to_toml())
@@ -331,7 +331,7 @@ def _print(made: Plan, keys: int, scale: Scale) -> None:
     )
     hidden = _shuffled(made, keys)
     output().print(
-        "- if one round's reports are anonymised and shuffled among all: "
+        "- if reports of one round are anonymised and shuffled: "
         f"central epsilon {hidden.best:.2g} at delta {hidden.delta:g} "
         f"(any mechanism of this epsilon: {hidden.by_clones:.2g})"
     )
@@ -346,5 +346,5 @@ def _legend(made: Plan, scale: Scale) -> Iterator[str]:
     if any(each.is_published and math.isnan(each.frequency_high) for each in made.candidates):
         yield "auto has no brackets where keys are so many: playing it for others, too, would take a minute"
     if any(each.is_published for each in made.candidates):
-        yield "auto's errors are of what it publishes, pulled to what all keys make likely; the others' are unbiased"
+        yield "auto's errors are of what it publishes, pulled to what all keys say; the others' are unbiased"
         yield "auto chooses l itself, and asks in several rounds, which a collector opens"

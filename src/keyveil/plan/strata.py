@@ -109,7 +109,8 @@ class Strata:
     def only(self, keys: Ints) -> Strata:
         """All users with nothing but these keys, by how many of them they hold.
 
-        Each of s pairs (of the keys, if they are fewer) is among them with the stratum's own chance, whatever the others are.
+        Each of s pairs (of the keys, if they are fewer) is among them with the stratum's own chance, whatever
+        the others are.
         """
         sizes = np.rint(self.sizes).astype(int)
         among = self.columns(keys)

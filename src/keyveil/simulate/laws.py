@@ -212,7 +212,7 @@ def _(mechanism: EncodedOracle, population: Population, rng: np.random.Generator
     return draw_supports(mechanism.oracle, draw_symbols(mechanism.encoder, population, rng), rng)
 
 
-def draw_supports(oracle: object, own: Ints, rng: np.random.Generator) -> Cells:
+def draw_supports(oracle: Oracle | Wave, own: Ints, rng: np.random.Generator) -> Cells:
     """The cells of an oracle's tally when own[s] users have symbol s."""
     if isinstance(oracle, Wave):
         rows = (oracle.response.row(symbol) for symbol in range(own.size))
