@@ -1,7 +1,7 @@
 """How far a prediction may be off because the crowd is a guess: its error for those who may come instead.
 
     skew        keys half and one and a half times as skewed as was guessed, and all equally popular
-    sizes       records above the mean size twice as far above it
+    sizes       records above the mean size twice as far above it, or all as long as the longest usual ones
     means       of keys, between the middle and an end of the range, about the middle, or all over the range
     tastes      the longest records hold what all hold, or what nobody else does
     growth      values grow with the length of a record
@@ -43,7 +43,7 @@ def alternatives(crowd: Crowd) -> tuple[Crowd, ...]:
 
     >>> one, several = SizeLaw.exactly(1), SizeLaw(sizes=np.array([1.0, 5.0]), shares=np.array([0.5, 0.5]))
     >>> [len(alternatives(Crowd(users=9, n_keys=20, law=law))) for law in (one, several)]
-    [6, 10]
+    [6, 11]
     """
     if crowd.counted is not None:
         guess = replace(crowd, counted=None)
@@ -52,6 +52,7 @@ def alternatives(crowd: Crowd) -> tuple[Crowd, ...]:
     others[2:2] = [replace(crowd, means=means) for means in (_HIGH_MEANS, _CLOSE_MEANS, _WIDE_MEANS)]
     if crowd.law.sizes.max(initial=0.0) > 1:
         others.insert(5, replace(crowd, law=longer(crowd.law, crowd.n_keys)))
+        others.append(replace(crowd, law=SizeLaw.exactly(crowd.usual_size)))
         others += [replace(crowd, taste=taste) for taste in (-_TASTE, _TASTE)]
         others.append(replace(crowd, growth=_GROWTH))
     return tuple(others)
