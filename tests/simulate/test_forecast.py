@@ -1,6 +1,8 @@
 """What is foreseen of `auto` and of mechanisms of one round comes true; of other people it does not."""
 
+import csv
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from keyveil.protocols import build_protocol
 from keyveil.simulate import insecure_generator, play
 from keyveil.simulate.forecast import draw_cells, forecast, forecast_among, play_strata
 from keyveil.simulate.foresight import counted_crowd, foresee, simulated
-from keyveil.simulate.zoo import make
+from keyveil.simulate.zoo import ZOO, make
 from keyveil.tally import Tally
 
 LOW, HIGH = 0.8, 1.25
@@ -93,3 +95,14 @@ def test_what_tells_no_signed_keys_has_no_forecast():
     crowd = Crowd(users=100, n_keys=5, law=even_sizes(1))
     with pytest.raises(MechanismError, match="no forecast for UeSw"):
         draw_cells(build("ue-sw", 1, n_keys=5), crowd.keys(5), 100, 1.0, insecure_generator(1))
+
+
+def test_the_committed_results_cover_the_zoo_and_mark_what_misses():
+    rows = list(csv.DictReader((Path(__file__).parents[2] / "bench" / "results" / "plan.csv").open()))
+    cells = {(row["population"], float(row["epsilon"])) for row in rows if row["mechanism"] == "auto"}
+    assert cells == {(name, epsilon) for name in ZOO for epsilon in (0.5, 1.0, 2.0, 4.0)}
+    for row in rows:
+        for what in ("frequency", "mean"):
+            ratio, part = float(row[f"{what}_ratio"]), float(row[f"{what}_ratio_se"])
+            off = ratio * (1 + 2 * part) < LOW or ratio / (1 + 2 * part) > HIGH
+            assert off == (what in row["missed"].split()), row
