@@ -74,6 +74,7 @@ bench: $(VENV)/.dev            ## speed and theory against measurement; DATA=fol
 	$(BIN)/python bench/one_pair.py
 	$(BIN)/python bench/accuracy.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python bench/intervals.py
+	$(BIN)/python bench/plan.py
 	$(BIN)/python bench/long_records.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python bench/tuning.py
 	$(BIN)/python bench/averaging.py

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -43,12 +44,74 @@ def test_errors_have_a_unit_and_a_plan_says_how_often_it_can_be_repeated():
     assert "a device spends 16 in its life unless its owner sets another cap: 16 campaigns" in shown
     assert "l is how many pairs of a record its report speaks for" in shown
     part, unit = (
-        plan(*crowd, "--want", "mean").stdout,
-        plan(*crowd, "--want", "mean", "--value-range", "0,240").stdout,
+        plan(*crowd, "--want", "mean", "--error", 0.2).stdout,
+        plan(*crowd, "--want", "mean", "--value-range", "0,240", "--unit", "minutes", "--error", 24).stdout,
     )
-    row = re.compile(r"^pckv-ue .*", re.MULTILINE)
-    share = float(row.search(part).group().split()[3].rstrip("%")) / 100
-    assert float(row.search(unit).group().split()[3]) == pytest.approx(240 * share, rel=0.02)
+    row = re.compile(r"^auto .*", re.MULTILINE)
+    mean = re.compile(r"\) +([0-9.]+)")
+    share = float(mean.search(row.search(part).group())[1]) / 100
+    assert float(mean.search(row.search(unit).group())[1]) == pytest.approx(240 * share, rel=0.02)
+    assert "errors of means are in minutes, which range from 0 to 240" in unit
+    assert "wanted 24 minutes with" in unit
+    assert "wanted 10.0% with" in part
+
+
+def test_errors_that_say_nothing_are_called_unknown():
+    """U18: means off by half their range, and frequencies by more than 1, were printed as results."""
+    shown = plan("--users", 20_000, "--keys", 100, "--epsilon", 0.1).stdout
+    assert "unknown" in re.search(r"^privkv .*", shown, re.MULTILINE).group()
+    assert not re.search(
+        r" (?:[1-9][0-9]|100)\.[0-9]%", re.search(r"^pckv-ue .*", shown, re.MULTILINE).group()
+    )
+
+
+def test_auto_is_among_them_with_what_it_publishes_and_may_be_recommended(tmp_path):
+    written = tmp_path / "campaign.toml"
+    shown = plan(
+        *(
+            "--users",
+            50_000,
+            "--keys",
+            200,
+            "--epsilon",
+            1,
+            "--pairs-per-user",
+            4,
+            "--write",
+            written,
+            "--json",
+        )
+    )
+    made = json.loads(shown.stdout)
+    auto = next(each for each in made["candidates"] if each["mechanism"] == "auto")
+    assert auto["is_published"]
+    assert made["choice"] == auto, "shrunk errors of 200 keys are the smallest"
+    assert auto["frequency_low"] < auto["frequency_rmse"] < auto["frequency_high"]
+    asked = tomllib.loads(written.read_text())
+    assert (asked["mechanism"], asked["users"], asked["pairs_per_user"]) == ("auto", 50_000, 4)
+    shown = plan("--users", 50_000, "--keys", 200, "--epsilon", 1, "--pairs-per-user", 4).stdout
+    assert "auto's errors are of what it publishes" in shown
+    assert re.search(r"^auto +- +0\.\d+ \(0\.\d+ to 0\.\d+\)", shown, re.MULTILINE)
+    for unlike in (("--want", "distribution"), ("--at-frequency", 0.1)):
+        made = facts("--users", 50_000, "--keys", 20, "--epsilon", 1, *unlike)
+        assert "auto" not in {each["mechanism"] for each in made["candidates"]}
+
+
+def test_a_size_tail_goes_on_from_what_nine_in_ten_hold():
+    crowd = ("--users", 50_000, "--keys", 300, "--epsilon", 2)
+    short, long = (
+        facts(*crowd, "--pairs-per-user", 10, *tail)["candidates"] for tail in ((), ("--size-tail", 1.5))
+    )
+    of = {each["mechanism"]: each for each in short}
+    padded = next(each for each in long if each["mechanism"] == "bucket")
+    assert padded["frequency_rmse"] > 1.1 * of["bucket"]["frequency_rmse"], "the longest are cut"
+    assert {each["pairs_per_user"] for each in (*short, *long) if each["mechanism"] == "auto"} == {10}
+    refused = plan(*crowd, "--size-tail", 1)
+    assert refused.returncode == 2
+    assert "say with --pairs-per-user" in refused.stderr
+    refused = plan(*crowd, "--unit", "minutes")
+    assert refused.returncode == 2
+    assert "--value-range LO,HI" in refused.stderr
 
 
 def test_nothing_is_found_where_nothing_can_be():
@@ -79,7 +142,8 @@ def test_json_keeps_the_contract_with_the_best_first(want):
 def test_whichever_is_left_out_is_solved_for():
     common = ("--keys", 100, "--pairs-per-user", 4)
     told = facts(*common, "--users", 300_000, "--epsilon", 1)
-    error = told["choice"]["frequency_rmse"]
+    # What is solved for is solved by methods of one round.
+    error = next(each["frequency_rmse"] for each in told["candidates"] if not each["is_published"])
     users = facts(*common, "--epsilon", 1, "--error", error)
     assert users["choice"]["users"] == pytest.approx(300_000, rel=0.005)
     assert "users are enough" in users["words"][0]

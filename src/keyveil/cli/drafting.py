@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keyveil.campaign import LONGEST_UNIT
-from keyveil.estimate.sizes import SizeLaw
-from keyveil.plan import Crowd, Plan, make_plan
+from keyveil.cli.console import progress
+from keyveil.plan import Crowd, Plan, Prediction, make_plan
 from keyveil.plan.draft import (
     LEAST_HOLDERS,
     MOST_BIAS,
@@ -19,6 +21,9 @@ from keyveil.plan.draft import (
     find_skew,
     public_keys,
 )
+from keyveil.plan.solve import Also
+from keyveil.simulate.forecast import forecast_among
+from keyveil.simulate.foresight import counted_crowd
 
 if TYPE_CHECKING:
     from keyveil.simulate.pairs import Reading
@@ -40,8 +45,30 @@ class Drafted:
 
 def crowd_of(people: Population) -> Crowd:
     """Who will answer, if they are like these people."""
-    law = SizeLaw.of(people.sizes)
-    return Crowd(users=people.n_users, n_keys=people.n_keys, law=law, skew=find_skew(people.frequency()))
+    return counted_crowd(people, skew=find_skew(people.frequency()))
+
+
+@contextmanager
+def auto_beside(
+    want: str, at: float | None = None, top: int = 50, declared: int | None = None
+) -> Iterator[Also | None]:
+    """What `auto` would publish, for plans; None where it tells no such thing. A bar moves meanwhile."""
+    if want == "distribution" or at is not None:
+        yield None
+        return
+    with progress("playing auto", None) as advance:
+
+        def predict(epsilon: float, crowd: Crowd, others: tuple[Crowd, ...]) -> Prediction:
+            return forecast_among(
+                epsilon,
+                crowd,
+                others,
+                pairs_per_user=declared,
+                top=top,
+                progress=lambda label: advance(label=label),
+            )
+
+        yield predict
 
 
 def purpose_of(reading: Reading) -> str:
@@ -59,6 +86,8 @@ def unit_of(reading: Reading) -> str | None:
 
 def draft_from(
     reading: Reading,
+    also: Also | None = None,
+    /,
     *,
     epsilon: float,
     want: str,
@@ -66,7 +95,10 @@ def draft_from(
     users: int | None = None,
     **fields: Any,
 ) -> Drafted:
-    """What suits the people in a file; `users` where others, and more or fewer, will be asked."""
+    """What suits the people in a file; `users` where others, and more or fewer, will be asked.
+
+    Methods of one round, and what is predicted `also`.
+    """
     low, high = value_range or find_range(reading.values)
     reading = reading.within(low, high)
     people = reading.population
@@ -74,7 +106,12 @@ def draft_from(
     keys, left_out = public_keys(people.names, holders)
     asked = people.restrict(np.flatnonzero(np.isin(np.array(people.names), keys)))
     plan = make_plan(
-        crowd_of(asked), epsilon=epsilon, users=users or people.n_users, want=want, most_bias=MOST_BIAS
+        crowd_of(asked),
+        epsilon=epsilon,
+        users=users or people.n_users,
+        want=want,
+        most_bias=MOST_BIAS,
+        also=also,
     )
     beyond = f"; {reading.clamped:,} of {reading.values.size:,} lie outside" if reading.clamped else ""
     rare = f"{left_out:,} keys of fewer than {LEAST_HOLDERS} people are not named; " if left_out else ""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,13 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     help="The most pairs a user holds, 1 if left out; sizes are taken to spread evenly from 1 to it.",
 )
+@click.option(
+    "--size-tail",
+    type=click.FloatRange(min=0, max=5),
+    metavar="SIGMA",
+    help="Sizes are lognormal with this sigma, about 1 where few hold very much; nine users in ten hold at "
+    "most --pairs-per-user.",
+)
 @click.option("--skew", help="Key number r is r**-skew as popular; zipf:1.0 if left out.")
 @click.option(
     "--from",
@@ -44,12 +52,17 @@ if TYPE_CHECKING:
     help="Write what is recommended as a campaign.",
 )
 @want_option("frequency")
-@click.option("--error", type=float, help="The root mean squared error that is wanted.")
+@click.option(
+    "--error",
+    type=float,
+    help="The root mean squared error that is wanted; of means in their unit, or on [-1, 1] without a range.",
+)
 @click.option("--at-frequency", type=float, help="Errors of a key this frequent, not of all (or top) keys.")
 @click.option(
     "--top", type=click.IntRange(min=1), default=50, show_default=True, help="How many keys make the top."
 )
 @click.option("--value-range", help="LO,HI: errors of means in the unit of the values.")
+@click.option("--unit", help="What values are counted in, as minutes; it needs --value-range or --from.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option(
     "--plot", type=click.Path(path_type=Path, dir_okay=False), help="Write errors against users as SVG."
@@ -70,12 +83,16 @@ def plan(
     source: Path | None,
     write: Path | None,
     value_range: str | None,
+    size_tail: float | None,
+    unit: str | None,
     **columns: Any,
 ) -> None:
     """Predict errors and choose a mechanism; of --users, --epsilon and --error one may be left out.
 
-    Errors are of the unbiased numbers; `auto` shrinks them and does better where keys are many.
+    Errors are of the unbiased numbers; those of `auto`, which shrinks them, are of what it publishes. In
+    brackets is how far they may be off where people are others than was guessed.
     """
+    from keyveil.cli.drafting import auto_beside, unit_of
     from keyveil.numerics import parse_epsilon
     from keyveil.plan import make_plan
     from keyveil.plan.draft import MOST_BIAS, find_range
@@ -87,20 +104,32 @@ def plan(
         tell(reading.words())
     elif keys is None:
         raise PlanError("say how many keys there are with --keys, or where to count them with --from FILE")
-    crowd = _crowd(reading, users=users, keys=keys, pairs_per_user=pairs_per_user, skew=skew)
+    crowd = _crowd(
+        reading, users=users, keys=keys, pairs_per_user=pairs_per_user, skew=skew, size_tail=size_tail
+    )
+    limits = parse_range(value_range)
     if reading is not None:
         users = crowd.users
+        limits = limits or find_range(reading.values)
+        unit = unit or unit_of(reading)
+    elif unit is not None and limits is None:
+        raise PlanError("say the range of the values with --value-range LO,HI: a unit alone is no scale")
+    scale = Scale(want, limits, unit)
     keys = crowd.n_keys
-    made = make_plan(
-        crowd,
-        epsilon=budget,
-        users=users,
-        error=error,
-        want=want,
-        at=at_frequency,
-        top=top,
-        most_bias=math.inf if reading is None else MOST_BIAS,
-    )
+    with auto_beside(want, at_frequency, top, declared=None if reading else pairs_per_user) as also:
+        made = make_plan(
+            crowd,
+            epsilon=budget,
+            users=users,
+            error=None if error is None else scale.read(error),
+            want=want,
+            at=at_frequency,
+            top=top,
+            most_bias=math.inf if reading is None else MOST_BIAS,
+            also=also,
+            bands=True,
+            spoken=scale.say,
+        )
     if plot is not None:
         from keyveil.plan.plot import write_curves
 
@@ -112,9 +141,7 @@ def plan(
     if as_json:
         click.echo(json.dumps({**made.to_fields(), "shuffled": _shuffled(made, keys)._asdict()}, indent=2))
     else:
-        _print(
-            made, keys, parse_range(value_range) or (None if reading is None else find_range(reading.values))
-        )
+        _print(made, keys, scale)
 
 
 def _crowd(
@@ -124,24 +151,28 @@ def _crowd(
     keys: int | None,
     pairs_per_user: int | None,
     skew: str | None,
+    size_tail: float | None,
 ) -> Crowd:
     """Who will answer: as the options say, else as in somebody's own data, else as is usual."""
-    import numpy as np
+    from keyveil.plan import Crowd, even_sizes, tailed_sizes
 
-    from keyveil.estimate.sizes import SizeLaw
-    from keyveil.plan import Crowd
-
+    if size_tail is not None and pairs_per_user is None:
+        raise PlanError(
+            "say with --pairs-per-user what nine users in ten hold at most; --size-tail goes on from it"
+        )
     found = None
     if reading is not None:
         from keyveil.cli.drafting import crowd_of
 
         found = crowd_of(reading.population)
+        if (keys, pairs_per_user, skew) == (None, None, None):
+            return replace(found, users=users or found.users)
     n_keys = keys or (1 if found is None else found.n_keys)
     if found is not None and pairs_per_user is None:
         law = found.law
     else:
         most = min(pairs_per_user or 1, n_keys)
-        law = SizeLaw(sizes=np.arange(1.0, most + 1), shares=np.full(most, 1 / most))
+        law = even_sizes(most) if size_tail is None else tailed_sizes(most, size_tail, n_keys)
     exponent = found.skew if skew is None and found is not None else _parse_skew(skew or "zipf:1.0")
     return Crowd(users=users or (1 if found is None else found.users), n_keys=n_keys, law=law, skew=exponent)
 
@@ -151,16 +182,18 @@ def _write(made: Plan, path: Path, reading: Reading | None, value_range: tuple[f
     from keyveil.cli.files import write_new
 
     if reading is not None:
-        from keyveil.cli.drafting import draft_from
+        from keyveil.cli.drafting import auto_beside, draft_from
 
-        drafted = draft_from(
-            reading,
-            epsilon=made.choice.epsilon,
-            want=made.want,
-            value_range=value_range,
-            users=made.choice.users,
-            name=path.stem,
-        )
+        with auto_beside(made.want) as also:
+            drafted = draft_from(
+                reading,
+                also,
+                epsilon=made.choice.epsilon,
+                want=made.want,
+                value_range=value_range,
+                users=made.choice.users,
+                name=path.stem,
+            )
         write_new(path, drafted.draft.to_toml())
         return
     from keyveil.plan.draft import draft_plan
@@ -184,27 +217,90 @@ def _parse_skew(text: str) -> float:
 
 
 def _shuffled(made: Plan, keys: int) -> Shuffled:
-    """What is left of the choice's epsilon where reports are anonymised and shuffled."""
+    """What is left of epsilon where reports to the best mechanism of one round are shuffled."""
     from keyveil.audit import shuffled
     from keyveil.mechanisms import build
 
-    first = made.choice
+    first = next(each for each in made.candidates if not each.is_published)
     mechanism = build(
         first.mechanism, first.epsilon, n_keys=keys, pairs_per_user=first.pairs_per_user, **first.options
     )
     return shuffled(mechanism, max(2, first.users))
 
 
-def _print(made: Plan, keys: int, value_range: tuple[float, float] | None) -> None:
+# An error this large on [0, 1] is that of any number.
+_NOTHING = 1.0
+
+
+class Scale:
+    """How errors are said: frequencies as they are, means in their unit or as a part of their range."""
+
+    def __init__(self, want: str, limits: tuple[float, float] | None, unit: str | None) -> None:
+        self.want, self.limits, self.unit = want, limits, unit
+
+    def read(self, error: float) -> float:
+        """An error that somebody wants, on the scale that plans use."""
+        if self.want != "mean" or self.limits is None:
+            return error
+        return 2 * error / (self.limits[1] - self.limits[0])
+
+    def say(self, error: float) -> str:
+        """The error that is planned for, in words."""
+        if self.want != "mean":
+            return f"{error:.3g}"
+        said = self.mean(error)
+        return f"{said} {self.unit}" if self.unit and self.limits is not None else said
+
+    def mean(self, error: float) -> str:
+        """An error of a mean, on the scale [-1, 1]."""
+        if self.limits is None:
+            return f"{error / 2:.1%}"
+        return f"{error * (self.limits[1] - self.limits[0]) / 2:.3g}"
+
+    def means(self, error: float, low: float, high: float) -> str:
+        """The same with its band; where the middle of the range would do as well, that nothing is told."""
+        if math.isnan(error):
+            return "-"
+        from keyveil.plan.choice import PRIOR_MEAN_VARIANCE
+
+        return "unknown" if error >= math.sqrt(PRIOR_MEAN_VARIANCE) else _banded(error, low, high, self.mean)
+
+    def explain(self) -> str:
+        """What errors of means are in."""
+        if self.limits is None:
+            return "parts of the values' range; say it with --value-range LO,HI to see them in its unit"
+        what = self.unit or "the unit of the values"
+        return f"in {what}, which range from {self.limits[0]:g} to {self.limits[1]:g}"
+
+
+def _banded(error: float, low: float, high: float, say: Callable[[float], str]) -> str:
+    """An error, and how far it may be off: 0.012 (0.009 to 0.02)."""
+    ends = say(low), say(high)
+    return (
+        say(error)
+        if math.isnan(low) or ends == (say(error),) * 2
+        else f"{say(error)} ({ends[0]} to {ends[1]})"
+    )
+
+
+def _share(error: float, low: float = math.nan, high: float = math.nan) -> str:
+    """An error of a frequency, or of a share; where it is as large as all there is, that nothing is told."""
+    if math.isnan(error):
+        return "-"
+    return "unknown" if error >= _NOTHING else _banded(error, low, high, "{:.3g}".format)
+
+
+def _print(made: Plan, keys: int, scale: Scale) -> None:
     from keyveil.cli.console import output, table
     from keyveil.client import Caps
     from keyveil.plan.predict import labelled
 
+    tells_means = made.want != "distribution"
     columns = (
         "mechanism",
         "l",
         "frequency error",
-        "mean error" if made.want != "distribution" else "share error",
+        "mean error" if tells_means else "share error",
         "detectable",
         "top found",
         "bits a report",
@@ -212,13 +308,13 @@ def _print(made: Plan, keys: int, value_range: tuple[float, float] | None) -> No
     rows = [
         (
             labelled(each.mechanism, each.options),
-            str(each.pairs_per_user),
-            f"{each.frequency_rmse:.3g}",
-            _mean_error(each.mean_rmse, value_range)
-            if made.want != "distribution"
-            else _or_dash(each.share_rmse),
-            f"{each.detectable_frequency:.3g}",
-            "-" if each.precision_top != each.precision_top else f"{each.precision_top:.0%}",
+            "-" if each.is_published else str(each.pairs_per_user),
+            _share(each.frequency_rmse, each.frequency_low, each.frequency_high),
+            scale.means(each.mean_rmse, each.mean_low, each.mean_high)
+            if tells_means
+            else _share(each.share_rmse),
+            _share(each.detectable_frequency),
+            "-" if math.isnan(each.precision_top) else f"{each.precision_top:.0%}",
             str(each.bits_per_report),
         )
         for each in made.candidates
@@ -226,13 +322,8 @@ def _print(made: Plan, keys: int, value_range: tuple[float, float] | None) -> No
     first = made.choice
     title = f"{first.users:,} users at epsilon {first.epsilon:g}; best for {made.want} first"
     output().print(table(title, columns, rows))
-    output().print(
-        "- l is how many pairs of a record its report speaks for; longer records are sampled down to it"
-    )
-    if made.want != "distribution":
-        output().print(f"- errors of means are {_unit(value_range)}")
-    for sentence in made.words:
-        output().print(f"- {_in_unit(sentence, made.want, value_range)}")
+    for sentence in (*_legend(made, scale), *made.words):
+        output().print(f"- {sentence}")
     often = int(Caps().lifetime / first.epsilon)
     output().print(
         f"- a device spends {Caps().lifetime:g} in its life unless its owner sets another cap: "
@@ -240,34 +331,20 @@ def _print(made: Plan, keys: int, value_range: tuple[float, float] | None) -> No
     )
     hidden = _shuffled(made, keys)
     output().print(
-        f"- if reports are anonymised and shuffled among all users: central epsilon {hidden.best:.2g} "
-        f"at delta {hidden.delta:g} (any mechanism of this epsilon: {hidden.by_clones:.2g})"
+        "- if reports of one round are anonymised and shuffled: "
+        f"central epsilon {hidden.best:.2g} at delta {hidden.delta:g} "
+        f"(any mechanism of this epsilon: {hidden.by_clones:.2g})"
     )
 
 
-def _mean_error(error: float, value_range: tuple[float, float] | None) -> str:
-    """An error on the scale [-1, 1] in the values' own unit, or as a part of their range."""
-    if value_range is None or error != error:
-        return "-" if error != error else f"{error / 2:.1%}"
-    return f"{error * (value_range[1] - value_range[0]) / 2:.3g}"
-
-
-def _in_unit(sentence: str, want: str, value_range: tuple[float, float] | None) -> str:
-    """A plan's sentence, which tells errors of means on the scale [-1, 1], in the unit of the table."""
-    if want != "mean":
-        return sentence
-    return re.sub(
-        r"error of ([\d.e-]+)",
-        lambda found: f"error of {_mean_error(float(found[1]), value_range)}",
-        sentence,
-    )
-
-
-def _unit(value_range: tuple[float, float] | None) -> str:
-    if value_range is None:
-        return "parts of the values' range; say it with --value-range LO,HI to see them in its unit"
-    return f"in the unit of the values, which range from {value_range[0]:g} to {value_range[1]:g}"
-
-
-def _or_dash(value: float) -> str:
-    return "-" if value != value else f"{value:.3g}"
+def _legend(made: Plan, scale: Scale) -> Iterator[str]:
+    """What the table's columns and brackets mean."""
+    yield "l is how many pairs of a record its report speaks for; longer records are sampled down to it"
+    if made.want != "distribution":
+        yield f"errors of means are {scale.explain()}"
+    yield "in brackets: the least and the largest error if people are others than was guessed"
+    if any(each.is_published and math.isnan(each.frequency_high) for each in made.candidates):
+        yield "auto has no brackets where keys are so many: playing it for others, too, would take a minute"
+    if any(each.is_published for each in made.candidates):
+        yield "auto's errors are of what it publishes, pulled to what all keys say; the others' are unbiased"
+        yield "auto chooses l itself, and asks in several rounds, which a collector opens"

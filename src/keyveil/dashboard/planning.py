@@ -2,6 +2,9 @@
 
 Users, epsilon and the error are `keyveil.plan`'s own to solve. How many keys, or how many pairs a user,
 can be asked about is found by halving: the largest number met on the way whose error is small enough.
+
+What `auto` would publish is not predicted here: its rounds take longer than a slider may. `keyveil plan`
+plays them.
 """
 
 from __future__ import annotations
@@ -15,8 +18,7 @@ import msgspec
 import numpy as np
 
 from keyveil.errors import PlanError
-from keyveil.estimate.sizes import SizeLaw
-from keyveil.plan import Candidate, Crowd, Prediction, candidates, make_plan
+from keyveil.plan import Candidate, Crowd, Prediction, candidates, even_sizes, make_plan
 
 MOST_KEYS, MOST_PAIRS = 100_000, 64
 _CURVE_POINTS = 17
@@ -168,5 +170,4 @@ def _error(asked: PlanQuestion) -> float:
 
 def _crowd(asked: PlanQuestion) -> Crowd:
     most = min(asked.pairs_per_user, asked.keys)
-    law = SizeLaw(sizes=np.arange(1.0, most + 1), shares=np.full(most, 1 / most))
-    return Crowd(users=asked.users, n_keys=asked.keys, law=law, skew=asked.skew)
+    return Crowd(users=asked.users, n_keys=asked.keys, law=even_sizes(most), skew=asked.skew)

@@ -116,6 +116,10 @@ WHY: Mapping[str, str] = {
 }
 
 
+# `auto` decides by itself how much of a record a report speaks for.
+_WHY_DECLARED = "how many pairs nine people in ten hold at most; auto decides how it cuts records"
+
+
 def draft_plan(
     plan: Plan, *, keys: Sequence[str], why: Mapping[str, str] | None = None, **fields: Any
 ) -> Draft:
@@ -125,7 +129,9 @@ def draft_plan(
     said = {
         **WHY,
         "mechanism": chosen,
-        "pairs_per_user": "how many pairs a report speaks for; longer records are sampled down to it",
+        "pairs_per_user": _WHY_DECLARED
+        if choice.is_published
+        else "how many pairs a report speaks for; longer records are sampled down to it",
         **(why or {}),
     }
     return Draft(

@@ -9,8 +9,11 @@
     precision_top          the part of the estimated top that belongs there
     bits_per_report        of the answer; the envelope adds 35 bytes to every mechanism's
 
-What is assumed besides the crowd: key means spread evenly over [-0.6, 0.6] and values are near their
-key's mean. There is no second set of formulas: noise is `Moments`, the cut is `clip`.
+What is assumed besides the crowd: values are near their key's mean. What a cut leaves of keys and of their
+means is the crowd's own (`Strata`). There is no second set of formulas: noise is `Moments`, the cut of means
+is `clip`.
+
+What `auto` will say follows from its own rounds, not from here: `simulate.forecast`.
 """
 
 from __future__ import annotations
@@ -36,8 +39,11 @@ PADDED = ("bucket", "pckv-ue", "pckv-grr", "ks-ue")
 UNPADDED = ("kvue", "privkv")
 DISTRIBUTIONS = ("ue-sw:extremal", "ue-sw")
 WANTED = ("frequency", "mean", "distribution")
-WIDEST_MEAN = 0.6
 DRAWS, SEED = 300, 7
+# Where more than so many are asked about a key, how many they are does not matter.
+_OFTEN = 300
+# A key of one frequency is asked about at so many means, spread over the crowd's.
+_AT_MEANS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +62,18 @@ class Prediction:
     detectable_frequency: float
     precision_top: float
     bits_per_report: int
+    is_published: bool = False
+    """Whether errors are of what is published, which is not unbiased: `auto`'s are."""
+    frequency_low: float = float("nan")
+    """The least and the largest error of frequencies among crowds that may come instead (`plan.band`)."""
+    frequency_high: float = float("nan")
+    mean_low: float = float("nan")
+    """The same of means."""
+    mean_high: float = float("nan")
+
+    def error(self, want: str) -> float:
+        """The error that is wanted small."""
+        return {"frequency": self.frequency_rmse, "mean": self.mean_rmse}.get(want, self.share_rmse)
 
     def to_fields(self) -> dict[str, Any]:
         """A flat dictionary; what is not finite is None."""
@@ -108,18 +126,39 @@ class Candidate:
         """Of the unbiased estimates against the frequency."""
         frequency = crowd.frequency if at is None else np.array([at])
         counts = crowd.counts if at is None else np.ones(1)
-        cut = Truncation(law=crowd.law, l=self.length).share(frequency)
-        noise = self.moments.covariance(cut, 0.0, self.asked(crowd.users)).frequency
+        cut = self._cut(crowd, at)
+        each, nobody = self._answers(crowd.users)
+        noise = each * self.moments.covariance(cut, 0.0, 1.0).frequency + nobody * cut**2
         return float(np.sqrt(np.average(noise + (frequency - cut) ** 2, weights=counts)))
+
+    def _answers(self, users: float) -> tuple[float, float]:
+        """The mean of 1 / the answers about a key, and how likely there is none: then 0 is said."""
+        often = self.asked(users)
+        if not self.moments.drawn or often > _OFTEN:
+            return 1 / often, 0.0
+        times = np.arange(1, int(often + 12 * np.sqrt(often)) + 20)
+        chance = np.exp(times * np.log(often) - often - np.cumsum(np.log(times)))
+        return float(np.sum(chance / times)), float(np.exp(-often))
+
+    def _cut(self, crowd: Crowd, at: float | None = None) -> Floats:
+        """What is left of the frequencies of all ranks; of one frequency, as the law of sizes has it."""
+        if at is None:
+            return crowd.strata.kept(self.length).share
+        return Truncation(law=crowd.law, l=self.length).share(np.array([at]))
 
     def mean_rmse(self, crowd: Crowd, at: float | None, top: int) -> float:
         """Of means cut to their range, by draws of the two estimates."""
         if not np.isfinite(self.moments.signed_noise):
             return float("nan")
         frequency, mean = _shown(crowd, at, top)
-        cut = Truncation(law=crowd.law, l=self.length).share(frequency)
-        drawn = self._draw(cut, mean, crowd.users)
-        guess = clip(drawn).mean
+        if at is None:
+            kept = crowd.keys(frequency.size).kept(self.length)
+            # Nobody's keys have no mean, so there is none to be wrong about.
+            cut, left = kept.share[frequency > 0], kept.mean[frequency > 0]
+            mean = mean[frequency > 0]
+        else:
+            cut, left = Truncation(law=crowd.law, l=self.length).share(frequency), mean
+        guess = clip(self._draw(cut, left, crowd.users)).mean
         return float(np.sqrt(np.mean((guess.reshape(DRAWS, -1) - mean) ** 2)))
 
     def share_rmse(self, crowd: Crowd, at: float | None, top: int) -> float:
@@ -128,7 +167,8 @@ class Candidate:
         if not isinstance(m, UeSw):
             return float("nan")
         frequency, _ = _shown(crowd, at, top)
-        cut = Truncation(law=crowd.law, l=self.length).share(frequency)
+        kept = crowd.keys(frequency.size).kept(self.length).share if at is None else self._cut(crowd, at)
+        cut = kept[kept > 0]
         sets = np.vstack([below((0.0,), m.bins), np.ones(m.bins)])
         weights = unbiased_weights(m.channel, sets) * m.pairs_per_user
         other = np.array([float(m.channel.other(s)) for s in range(m.channel.window.n_out + 1)])
@@ -138,7 +178,7 @@ class Candidate:
 
     def bias(self, crowd: Crowd) -> float:
         """How far cutting records moves the frequency that it moves most, in standard errors."""
-        cut = Truncation(law=crowd.law, l=self.length).share(crowd.frequency)
+        cut = self._cut(crowd)
         noise = np.sqrt(self.moments.covariance(cut, 0.0, self.asked(crowd.users)).frequency)
         return float(np.max((crowd.frequency - cut) / noise))
 
@@ -146,8 +186,7 @@ class Candidate:
         """By draws of all keys' estimates; NaN where the top is all there is, and nothing has to be found."""
         if top >= crowd.n_keys:
             return float("nan")
-        frequency = np.repeat(crowd.frequency, np.round(crowd.counts).astype(int))
-        cut = Truncation(law=crowd.law, l=self.length).share(frequency)
+        cut = crowd.keys(crowd.n_keys).kept(self.length).share
         noise = np.sqrt(self.moments.covariance(cut, 0.0, self.asked(crowd.users)).frequency)
         rng = np.random.default_rng(SEED)
         found = [
@@ -247,11 +286,8 @@ def labelled(name: str, options: Mapping[str, Any]) -> str:
 
 
 def _shown(crowd: Crowd, at: float | None, top: int) -> tuple[Floats, Floats]:
-    """The frequencies that are asked about, with means spread evenly."""
-    count = 9 if at is not None else min(top, crowd.n_keys)
-    mean = np.linspace(-WIDEST_MEAN, WIDEST_MEAN, count) if count > 1 else np.zeros(1)
-    # Neither the top nor the bottom of the table has only high or only low means.
-    mean = mean[np.argsort(np.modf(np.arange(count) * 0.6180339887)[0], kind="stable")]
+    """The frequencies that are asked about, and the means of those keys."""
     if at is not None:
-        return np.full(count, at), mean
-    return crowd.at_ranks(np.arange(1.0, count + 1)), mean
+        return np.full(_AT_MEANS, at), np.linspace(*crowd.means, _AT_MEANS)
+    keys = crowd.keys(min(top, crowd.n_keys))
+    return keys.frequency, keys.mean

@@ -9,8 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from keyveil.errors import PlanError
+from keyveil.plan.band import alternatives, banded
 from keyveil.plan.crowd import Crowd
 from keyveil.plan.predict import Prediction, candidates
+
+# What a method of several rounds promises a crowd at an epsilon, and how far that is off where others come
+# instead; told by a layer that knows its rounds.
+Also = Callable[[float, Crowd, tuple[Crowd, ...]], Prediction]
 
 MOST_USERS, LARGEST_EPSILON, SMALLEST_EPSILON = 10**10, 12.0, 0.05
 
@@ -55,10 +60,15 @@ def make_plan(
     at: float | None = None,
     top: int = 50,
     most_bias: float = math.inf,
+    also: Also | None = None,
+    bands: bool = False,
+    spoken: Callable[[float], str] = "{:.3g}".format,
 ) -> Plan:
     """The plan for a crowd (whose own number of users counts only where `users` is given).
 
     `most_bias` is that of `candidates`: without a bound the error alone decides how records are cut.
+    `also` is one candidate more; what is solved for is solved by the others. With `bands` every prediction
+    says how far it may be off where the crowd is another one. `spoken` puts an error into words.
 
     >>> from keyveil.estimate.sizes import SizeLaw
     >>> crowd = Crowd(users=1, n_keys=100, law=SizeLaw.exactly(1))
@@ -80,19 +90,30 @@ def make_plan(
         assert epsilon is not None
         assert error is not None
         users = _solve_users(crowd, epsilon, error, want, at, top)
-        words.append(f"{users:,} users are enough for an error of {error:g} at epsilon {epsilon:g}")
+        words.append(f"{users:,} users are enough for an error of {spoken(error)} at epsilon {epsilon:g}")
     crowd = replace(crowd, users=users)
     if epsilon is None:
         assert error is not None
         epsilon = _solve_epsilon(crowd, error, want, at, top)
-        words.append(f"epsilon {epsilon:g} is enough for an error of {error:g} with {users:,} users")
+        words.append(f"epsilon {epsilon:g} is enough for an error of {spoken(error)} with {users:,} users")
+    if words and also is not None:
+        words.append("that is found for methods of one round; auto is predicted at what they need")
     ranked = candidates(epsilon, crowd, want=want, at=at, top=top, most_bias=most_bias)
-    predictions = tuple(candidate.predict(crowd, at, top) for candidate in ranked)
-    reached = ranked[0].error(crowd, want, at, top)
+    others = alternatives(crowd) if bands else ()
+    predictions = [candidate.predict(crowd, at, top) for candidate in ranked]
+    if bands:
+        predictions = [
+            banded(told, [each.predict(other, at, top) for other in others])
+            for each, told in zip(ranked, predictions, strict=True)
+        ]
+    if also is not None:
+        predictions.append(also(epsilon, crowd, others))
+        predictions.sort(key=lambda each: each.error(want))
+    reached = predictions[0].error(want)
     if error is not None and not words:
-        words.append(_compared(reached, error, crowd, epsilon, want, at, top))
-    if crowd.skew and at is None:
-        words.append(_without_skew(crowd, epsilon, want, top))
+        words.append(_compared(reached, error, crowd, epsilon, want, at, top, spoken))
+    if crowd.skew and at is None and crowd.counted is None:
+        words.append(_without_skew(crowd, epsilon, want, top, spoken))
     words.append(guess_in_words(epsilon))
     return Plan(
         want=want,
@@ -100,7 +121,7 @@ def make_plan(
         error=reached,
         wanted_error=error,
         choice=predictions[0],
-        candidates=predictions,
+        candidates=tuple(predictions),
         words=tuple(words),
     )
 
@@ -118,12 +139,12 @@ def guess_in_words(epsilon: float) -> str:
     )
 
 
-def _without_skew(crowd: Crowd, epsilon: float, want: str, top: int) -> str:
+def _without_skew(crowd: Crowd, epsilon: float, want: str, top: int, spoken: Callable[[float], str]) -> str:
     """What the guess about popularity changes."""
     even = replace(crowd, skew=0.0)
     first = candidates(epsilon, even, want=want, at=None, top=top)[0]
     error = first.error(even, want, None, top)
-    return f"if all keys were equally popular it would be {first.label} with an error of {error:.3g}"
+    return f"if all keys were equally popular it would be {first.label} with an error of {spoken(error)}"
 
 
 def _error_at(crowd: Crowd, epsilon: float, want: str, at: float | None, top: int) -> Callable[[int], float]:
@@ -192,10 +213,18 @@ def _above(error: float) -> str:
 
 
 def _compared(
-    reached: float, error: float, crowd: Crowd, epsilon: float, want: str, at: float | None, top: int
+    reached: float,
+    error: float,
+    crowd: Crowd,
+    epsilon: float,
+    want: str,
+    at: float | None,
+    top: int,
+    spoken: Callable[[float], str],
 ) -> str:
     """Users, epsilon and error were all given: predicted against wanted, and what would do."""
-    summary = f"predicted {reached:.3g}, wanted {error:g} with {crowd.users:,} users at epsilon {epsilon:g}"
+    asked = f"with {crowd.users:,} users at epsilon {epsilon:g}"
+    summary = f"predicted {spoken(reached)}, wanted {spoken(error)} {asked}"
     if reached <= error:
         return f"{summary}: met"
     ways = []

@@ -209,12 +209,16 @@ def draw_boundaries(values: Floats, bins: int, rng: np.random.Generator) -> Ints
 
 @draw_counts.register
 def _(mechanism: EncodedOracle, population: Population, rng: np.random.Generator) -> Cells:
-    own = draw_symbols(mechanism.encoder, population, rng)
-    if isinstance(mechanism.oracle, Wave):
-        rows = (mechanism.oracle.response.row(symbol) for symbol in range(own.size))
+    return draw_supports(mechanism.oracle, draw_symbols(mechanism.encoder, population, rng), rng)
+
+
+def draw_supports(oracle: Oracle | Wave, own: Ints, rng: np.random.Generator) -> Cells:
+    """The cells of an oracle's tally when own[s] users have symbol s."""
+    if isinstance(oracle, Wave):
+        rows = (oracle.response.row(symbol) for symbol in range(own.size))
         drawn = [rng.multinomial(count, np.array(row, float)) for count, row in zip(own, rows, strict=True)]
         return {"outputs": np.sum(drawn, axis=0)}
-    return {"support": through_oracle(mechanism.oracle, own, rng)}
+    return {"support": through_oracle(oracle, own, rng)}
 
 
 @singledispatch
