@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# Two workers have two cores: linear algebra on threads of its own takes the other's, and spins.
+export OPENBLAS_NUM_THREADS ?= 1
 # Installed packages keep to the tested versions.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
