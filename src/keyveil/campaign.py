@@ -349,7 +349,7 @@ class Campaign:
 
 @contextmanager
 def _collecting() -> Iterator[None]:
-    """What only a collector needs is imported here; a device, which has none of it, is told where it is."""
+    """What only a collector needs is imported here; a device, which has none of it, learns where it is."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -138,12 +138,13 @@ class Release:
             f"{''.join(f'<td>{cell}</td>' for cell in cells_of(row))}</tr>"
             for row in shown
         )
-        told = self.metadata
+        about = self.metadata
         return (
-            f"<table><caption>{html.escape(told['name'])}: the {len(shown)} most frequent of "
-            f"{len(self.columns['key']):,} keys, from {told['users']:,} reports at epsilon "
-            f"{told['epsilon_exact']:.4g} ({html.escape(told['mechanism'])})</caption><thead><tr><th>key</th>"
-            f"<th>people</th><th>95 % interval</th><th>{unit}</th><th>95 % interval</th></tr></thead>"
+            f"<table><caption>{html.escape(about['name'])}: the {len(shown)} most frequent of "
+            f"{len(self.columns['key']):,} keys, from {about['users']:,} reports at epsilon "
+            f"{about['epsilon_exact']:.4g} ({html.escape(about['mechanism'])})</caption><thead><tr>"
+            f"<th>key</th><th>people</th><th>95 % interval</th><th>{unit}</th><th>95 % interval</th>"
+            "</tr></thead>"
             f"<tbody>{body}</tbody></table>"
         )
 

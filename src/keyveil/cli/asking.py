@@ -129,9 +129,9 @@ def _chosen(named: str, listed: list[dict[str, Any]]) -> str:
             "those that the token is for"
         )
     if len(found) > 1:
-        told = [f"{one['id'][:_SHORT]} ({_shown(one['label'] or one['name'])})" for one in found[:_MOST]]
+        choices = [f"{one['id'][:_SHORT]} ({_shown(one['label'] or one['name'])})" for one in found[:_MOST]]
         more = f" or {len(found) - _MOST} others" if len(found) > _MOST else ""
-        raise CampaignError(f'"{_shown(named)}" may be {" or ".join(told)}{more}; say more of the id')
+        raise CampaignError(f'"{_shown(named)}" may be {" or ".join(choices)}{more}; say more of the id')
     chosen: str = found[0]["id"]
     return chosen
 

@@ -58,7 +58,7 @@ def read_own(
 
 
 def read_for(campaign: Campaign, path: Path, **columns: Any) -> Reading:
-    """The people in a table, their values in the campaign's range; what had to be settled is told."""
+    """The people in a table, their values in the campaign's range; what had to be settled is said."""
     low, high = campaign.domain.value_range
     reading = read_own(path, value_range=(low, high), clamp=True, **columns)
     tell(reading.settled())

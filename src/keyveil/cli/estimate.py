@@ -41,7 +41,7 @@ _FORMS = (".csv", ".json", ".parquet", ".arrow")
 @click.option("--strict", is_flag=True, help="Stop at the first report that is refused.")
 @click.option(
     "--protocol",
-    help='What opened the rounds, as they say: "auto/1" for one. The newest, unless told otherwise.',
+    help='What opened the rounds, as they say: "auto/1" for one. The newest, if left out.',
 )
 def estimate(
     campaign: Path,

@@ -258,7 +258,7 @@ class Scale:
         return f"{error * (self.limits[1] - self.limits[0]) / 2:.3g}"
 
     def means(self, error: float, low: float, high: float) -> str:
-        """The same with its band; where the middle of the range would do as well, that nothing is told."""
+        """The same with its band; where the middle of the range would do as well, that nothing is known."""
         if math.isnan(error):
             return "-"
         from keyveil.plan.choice import PRIOR_MEAN_VARIANCE
@@ -284,7 +284,7 @@ def _banded(error: float, low: float, high: float, say: Callable[[float], str]) 
 
 
 def _share(error: float, low: float = math.nan, high: float = math.nan) -> str:
-    """An error of a frequency, or of a share; where it is as large as all there is, that nothing is told."""
+    """An error of a frequency, or of a share; where it is as large as all there is, that nothing is known."""
     if math.isnan(error):
         return "-"
     return "unknown" if error >= _NOTHING else _banded(error, low, high, "{:.3g}".format)

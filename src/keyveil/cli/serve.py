@@ -44,7 +44,7 @@ def _read_origins(_: click.Context, __: click.Parameter, given: tuple[str, ...])
     default=64 << 20,
     show_default=True,
     type=click.IntRange(1024),
-    help="Bytes of uploads in memory; beyond them senders are told to wait.",
+    help="Bytes of uploads in memory; beyond them senders wait.",
 )
 @click.option(
     "--waiting-uploads",

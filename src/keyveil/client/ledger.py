@@ -174,9 +174,9 @@ class Account:
         """Why sending failed last, by campaign."""
         rows = self.connection.execute("select name, value from fact where name like ?", (f"{_FAILURE} %",))
         try:
-            told = {str(name).partition(" ")[2]: str(value).split(" ", 2) for name, value in rows}
+            texts = {str(name).partition(" ")[2]: str(value).split(" ", 2) for name, value in rows}
             return {
-                campaign: LastFailure(float(at), code, words) for campaign, (at, code, words) in told.items()
+                campaign: LastFailure(float(at), code, words) for campaign, (at, code, words) in texts.items()
             }
         except ValueError:
             raise sqlite3.DatabaseError("parts of it make no sense") from None

@@ -4,7 +4,7 @@ The codes and sentences are the same in every language. Each receipt is one line
 under the name `keyveil.client`; nothing is printed unless the application sets logging up.
 
 A record is settled by rule and never refused (`keyveil.domain`), so a misspelt key or a range that is too
-narrow would stay unseen for ever. What was settled, the `Reading`, is told to whoever passed the record, and
+narrow would stay unseen for ever. What was settled, the `Reading`, is shown to whoever passed the record, and
 to nobody else: it is made from the record, so it is as private as that. It travels in no report, stands in no
 log and on no disk, decides neither the length of a report nor the number of its random words, and prints as
 `<private reading>`.
@@ -156,12 +156,12 @@ class Reading:
     def words(self) -> str:
         """The same in words, for this device's screen; nothing where all was taken as it was."""
         low, high = self._range
-        told = {
+        settled = {
             "not asked about": self.unknown,
             "no number": self.not_numbers,
             f"moved into [{low:g}, {high:g}]": self.clamped,
         }
-        return "; ".join(f"{what}: {', '.join(names)}" for what, names in told.items() if names)
+        return "; ".join(f"{what}: {', '.join(names)}" for what, names in settled.items() if names)
 
     def __repr__(self) -> str:
         return "<private reading>"
@@ -209,8 +209,8 @@ def receipt_for(verb: str, work: Callable[[], str | Receipt]) -> Receipt:
     The work answers what there is to say of it where it is done, or a receipt of its own.
     """
     try:
-        told = work()
-        receipt = told if isinstance(told, Receipt) else Receipt(Code.DONE, told)
+        done = work()
+        receipt = done if isinstance(done, Receipt) else Receipt(Code.DONE, done)
     except KeyveilError as error:
         receipt = Receipt(Code(error.code), str(error))
     except Exception as error:

@@ -36,7 +36,7 @@ _TOKEN = re.compile(r"[\x21-\x7e]+")
 # A batch with one of these answers will never be taken; any other answer may be a matter of time.
 _TOO_LARGE = 413
 _FINAL = (400, 410, _TOO_LARGE, 415, 422)
-# Kinds of refusals that are told of one batch.
+# Kinds of refusals that concern one batch.
 _MOST_CODES = 5
 
 

@@ -117,7 +117,7 @@ def _draft(candidate: Candidate) -> Draft:
 
 
 def _planned(asked: PlanQuestion, first: Prediction) -> Draft:
-    """`auto`, which is told what is wanted."""
+    """`auto`, which knows what is wanted."""
     fields = {
         "mechanism": "auto",
         "epsilon": first.epsilon,

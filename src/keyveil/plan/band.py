@@ -6,7 +6,7 @@
     tastes      the longest records hold what all hold, or what nobody else does
     growth      values grow with the length of a record
 
-What is told apart by no guess, how far the plan's own arithmetic is off, widens every band by a tenth.
+What no guess changes, how far the plan's own arithmetic is off, widens every band by a tenth.
 
 Where data were counted they say all of that; what may come instead is then what a guess from them would be.
 """
@@ -73,13 +73,13 @@ def longer(law: SizeLaw, n_keys: int) -> SizeLaw:
     return replace(law, sizes=np.minimum(law.sizes + (_LONGER - 1) * over, max(n_keys, law.mean)))
 
 
-def banded(told: Prediction, others: Iterable[Prediction]) -> Prediction:
-    """A prediction with the least and the largest error among it and what others are told."""
-    everyone = [told, *others]
+def banded(prediction: Prediction, others: Iterable[Prediction]) -> Prediction:
+    """A prediction with the least and the largest error among it and those for other crowds."""
+    everyone = [prediction, *others]
     frequency = _span([each.frequency_rmse for each in everyone])
     mean = _span([each.mean_rmse for each in everyone])
     return replace(
-        told,
+        prediction,
         frequency_low=frequency[0],
         frequency_high=frequency[1],
         mean_low=mean[0],

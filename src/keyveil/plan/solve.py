@@ -14,7 +14,7 @@ from keyveil.plan.crowd import Crowd
 from keyveil.plan.predict import Prediction, candidates
 
 # What a method of several rounds promises a crowd at an epsilon, and how far that is off where others come
-# instead; told by a layer that knows its rounds.
+# instead; predicted by a layer that knows its rounds.
 Also = Callable[[float, Crowd, tuple[Crowd, ...]], Prediction]
 
 MOST_USERS, LARGEST_EPSILON, SMALLEST_EPSILON = 10**10, 12.0, 0.05
@@ -103,8 +103,8 @@ def make_plan(
     predictions = [candidate.predict(crowd, at, top) for candidate in ranked]
     if bands:
         predictions = [
-            banded(told, [each.predict(other, at, top) for other in others])
-            for each, told in zip(ranked, predictions, strict=True)
+            banded(prediction, [each.predict(other, at, top) for other in others])
+            for each, prediction in zip(ranked, predictions, strict=True)
         ]
     if also is not None:
         predictions.append(also(epsilon, crowd, others))

@@ -164,12 +164,14 @@ def _binomial(n: int, chance: float, most: int) -> Floats:
     >>> _binomial(3, 0.5, 2).round(6).tolist()
     [0.125, 0.375, 0.5]
     """
-    told = np.zeros(max(n, most) + 1)
+    chances = np.zeros(max(n, most) + 1)
     if chance <= 0 or chance >= 1:
-        told[n if chance >= 1 else 0] = 1.0
+        chances[n if chance >= 1 else 0] = 1.0
     else:
         k = np.arange(n + 1)
         logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1.0, n + 1)))])
-        told[: n + 1] = np.exp(logs[n] - logs - logs[::-1] + k * np.log(chance) + (n - k) * np.log1p(-chance))
-    told[most] = told[most:].sum()
-    return told[: most + 1]
+        chances[: n + 1] = np.exp(
+            logs[n] - logs - logs[::-1] + k * np.log(chance) + (n - k) * np.log1p(-chance)
+        )
+    chances[most] = chances[most:].sum()
+    return chances[: most + 1]

@@ -86,7 +86,7 @@ class KeysOnly(OneRound):
     reading: ClassVar[str] = KEYS_ONLY
 
     def read(self, tally: Tally) -> Outcome:
-        """Shares of users who told a key."""
+        """Shares of users who name a key."""
         mechanism = self.mechanism
         assert isinstance(mechanism, EncodedOracle)
         raw = frequencies_only(mechanism, tally, tally.cells["support"][: mechanism.n_keys])

@@ -171,8 +171,8 @@ def _finisher(post: str) -> Callable[[Outcome], Estimates]:
 
 def _over_runs(runs: list[Errors], reduce: Callable[[Any], Any]) -> Errors:
     """Each number over the runs that have it."""
-    told = {field.name: [getattr(run, field.name) for run in runs] for field in fields(Errors)}
-    there = {name: [value for value in values if not math.isnan(value)] for name, values in told.items()}
+    numbers = {field.name: [getattr(run, field.name) for run in runs] for field in fields(Errors)}
+    there = {name: [value for value in values if not math.isnan(value)] for name, values in numbers.items()}
     return Errors(**{name: float(reduce(values)) if values else math.nan for name, values in there.items()})
 
 

@@ -66,26 +66,26 @@ class Foresight:
 
     @classmethod
     def of(
-        cls, name: str, told: Prediction, declared: Prediction, frequency: Found, mean: Found
+        cls, name: str, prediction: Prediction, declared: Prediction, frequency: Found, mean: Found
     ) -> Foresight:
-        """The prediction of who knows the population, the band of who was told about it, and the truth."""
+        """The prediction for a known population, the band for what is declared of it, and the truth."""
         return cls(
             population=name,
-            users=told.users,
-            epsilon=told.epsilon,
-            mechanism=told.mechanism,
-            pairs_per_user=told.pairs_per_user,
-            frequency_predicted=told.frequency_rmse,
+            users=prediction.users,
+            epsilon=prediction.epsilon,
+            mechanism=prediction.mechanism,
+            pairs_per_user=prediction.pairs_per_user,
+            frequency_predicted=prediction.frequency_rmse,
             frequency_low=declared.frequency_low,
             frequency_high=declared.frequency_high,
             frequency_simulated=frequency.rmse,
-            frequency_ratio=told.frequency_rmse / frequency.rmse,
+            frequency_ratio=prediction.frequency_rmse / frequency.rmse,
             frequency_ratio_se=frequency.part,
-            mean_predicted=told.mean_rmse,
+            mean_predicted=prediction.mean_rmse,
             mean_low=declared.mean_low,
             mean_high=declared.mean_high,
             mean_simulated=mean.rmse,
-            mean_ratio=told.mean_rmse / mean.rmse,
+            mean_ratio=prediction.mean_rmse / mean.rmse,
             mean_ratio_se=mean.part,
         )
 
@@ -167,7 +167,7 @@ def simulated(
     squares = np.empty((2, runs))
     for run in range(runs):
         outcome = play(protocol, people, insecure_generator(seed, run))
-        told = outcome.published.frequency if published else outcome.raw.frequency
+        estimated = outcome.published.frequency if published else outcome.raw.frequency
         means = np.nan_to_num(outcome.published.mean[best])
-        squares[:, run] = np.mean((told - frequency) ** 2), np.mean((means - mean[best]) ** 2)
+        squares[:, run] = np.mean((estimated - frequency) ** 2), np.mean((means - mean[best]) ** 2)
     return Found(squares[0]), Found(squares[1])

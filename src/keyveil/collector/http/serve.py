@@ -90,9 +90,9 @@ def _run(application: Application, listening: socket.socket) -> None:
         timeout_graceful_shutdown=_GRACE,
         backlog=_BACKLOG,
     )
-    told = logging.getLogger("uvicorn")
-    told.handlers, told.propagate = [application.collector.library_log()], False
-    told.setLevel(logging.WARNING)
+    library = logging.getLogger("uvicorn")
+    library.handlers, library.propagate = [application.collector.library_log()], False
+    library.setLevel(logging.WARNING)
     sys.setswitchinterval(_SWITCH)
     # What is loaded now stays: the garbage collector need not look at it again.
     gc.collect()

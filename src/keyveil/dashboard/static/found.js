@@ -50,7 +50,7 @@ export class Found {
     return new Found(await get(`/v1/campaigns/${id}/results?post=${encodeURIComponent(post)}`, { signal }));
   }
 
-  /** Whether a key cannot be told from one that nobody holds, looking at all keys together. */
+  /** Whether a key cannot be distinguished from one that nobody holds, looking at all keys together. */
   isNoise(code) {
     const error = this.columns.frequency_se[code];
     return error === null || this.raw[code] - this.z_all * error <= 0;
@@ -72,7 +72,7 @@ export class Found {
   }
 
   /**
-   * Runs of keys, as [first rank, last rank], of which no two can be told apart; from the top, without overlap.
+   * Runs of keys, as [first rank, last rank], of which no two can be distinguished; from the top, without overlap.
    * Keys within noise are left to say that of themselves.
    */
   ties(most = 60) {

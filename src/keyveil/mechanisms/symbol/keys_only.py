@@ -411,7 +411,7 @@ class SubsetSelection(EncodedOracle):
 
     @property
     def moments(self) -> Moments:
-        """Of the shares of users who told a key; a sign is not told.
+        """Of the shares of users who name a key; a sign is not asked for.
 
         A set that names one symbol has a place less for another: with p the chance that two others are both
         named, and r that the own one and another are, apart**2 >= (b**2 - p)/(a - b)**2 and

@@ -15,7 +15,7 @@ With long records (a padding length of 5 and more) two rounds take the place of 
 
 Where frequencies alone are wanted nobody tells a value; with one pair a user that leaves one round, in which
 everybody tells a key by `subset` where that promises least. Where distributions are wanted, all but those who
-told a size answer one round of `ue-sw` (`distribution`).
+gave a size answer one round of `ue-sw` (`distribution`).
 
 Candidates are the keys that may well belong to the top. Nothing of `discover` is thrown away: what it
 says about a candidate is multiplied into what `measure` says.

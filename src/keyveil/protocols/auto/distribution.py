@@ -54,7 +54,7 @@ def choose(settings: Settings, law: SizeLaw) -> Candidate:
 
 
 def is_told(answers: Answers) -> bool:
-    """Whether the large group told distributions."""
+    """Whether the large group was asked for distributions."""
     return answers.were_asked("collect") and isinstance(answers.opened("collect").round.mechanism, UeSw)
 
 

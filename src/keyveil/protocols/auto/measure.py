@@ -20,7 +20,7 @@ from keyveil.rounds import Round
 
 
 class Measured(NamedTuple):
-    """What a large group told: unbiased estimates about its records, cut or whole."""
+    """What a large group answered: unbiased estimates about its records, cut or whole."""
 
     round: Round
     raw: Estimates
@@ -47,7 +47,7 @@ def ask_again(settings: Settings, before: Round, candidates: Candidates) -> Roun
 
 
 def read(found: Answered, law: SizeLaw) -> Measured:
-    """What a large group of users with these sizes told, before truncation was checked."""
+    """What a large group of users with these sizes answered, before truncation was checked."""
     mechanism, raw = found.round.mechanism, unbiased(found)
     # A mechanism that asks about one key cuts no record.
     asks_one = isinstance(mechanism, SampledIndex | Levels)

@@ -1,4 +1,4 @@
-"""What did not go as planned: nobody told a size, or the answers contradict what was declared."""
+"""What did not go as planned: nobody gave a size, or the answers contradict what was declared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a large group told, before anything pulls at it."""
+"""What a large group answered, before anything pulls at it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def unbiased(found: Answered) -> Estimates:
             raw = uncollide(mechanism, estimate(mechanism, found.tally))
         case SubsetSelection() as alone:
             # The last symbol is that of users who hold nothing.
-            told = found.tally.cells["support"][: alone.n_keys]
-            raw = replace(frequencies_only(alone, found.tally, told), moments=alone.moments)
+            support = found.tally.cells["support"][: alone.n_keys]
+            raw = replace(frequencies_only(alone, found.tally, support), moments=alone.moments)
         case _:
             raise found.unreadable()
     return raw.told_within(found.round.size)
