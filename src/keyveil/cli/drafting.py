@@ -64,6 +64,7 @@ def auto_beside(
                 crowd,
                 others,
                 pairs_per_user=declared,
+                want=want,
                 top=top,
                 progress=lambda label: advance(label=label),
             )

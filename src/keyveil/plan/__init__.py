@@ -5,14 +5,17 @@ from keyveil.plan.choice import Choice, Choosing, best, lengths, options
 from keyveil.plan.crowd import Crowd, even_sizes, tailed_sizes
 from keyveil.plan.predict import Candidate, Prediction, candidates
 from keyveil.plan.solve import Plan, make_plan
+from keyveil.plan.strata import Kept, Strata
 
 __all__ = [
     "Candidate",
     "Choice",
     "Choosing",
     "Crowd",
+    "Kept",
     "Plan",
     "Prediction",
+    "Strata",
     "alternatives",
     "best",
     "candidates",

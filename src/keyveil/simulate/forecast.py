@@ -102,8 +102,8 @@ def forecast(
 
     >>> from keyveil.estimate.sizes import SizeLaw
     >>> crowd = Crowd(users=100_000, n_keys=50, law=SizeLaw.exactly(1))
-    >>> told = forecast(1.0, crowd)
-    >>> told.mechanism, told.is_published, 0.003 < told.frequency_rmse < 0.008
+    >>> prediction = forecast(1.0, crowd)
+    >>> prediction.mechanism, prediction.is_published, 0.003 < prediction.frequency_rmse < 0.008
     ('auto', True, True)
     """
     declared = min(pairs_per_user or crowd.usual_size, crowd.n_keys)
@@ -121,11 +121,11 @@ def forecast(
     off = np.zeros((runs, 3))
     for run in range(runs):
         played = play_strata(protocol, strata, crowd.users, insecure_generator(SEED, run))
-        told = played.outcome.published
-        shown = told.frequency if told.frequency_top is None else told.frequency_top
+        published = played.outcome.published
+        shown = published.frequency if published.frequency_top is None else published.frequency_top
         off[run] = (
-            np.mean((told.frequency - strata.frequency) ** 2),
-            np.mean((np.nan_to_num(told.mean[held]) - strata.mean[held]) ** 2) if held.size else math.nan,
+            np.mean((published.frequency - strata.frequency) ** 2),
+            np.mean((published.mean[held] - strata.mean[held]) ** 2) if held.size else math.nan,
             np.isin(top_keys(shown, best.size), best).mean(),
         )
         progress(f"auto at epsilon {epsilon:g}")
@@ -151,12 +151,12 @@ def forecast(
 
 def forecast_among(epsilon: float, crowd: Crowd, others: Sequence[Crowd], **options: Any) -> Prediction:
     """The forecast, with its band where others come instead; fewer of them are played where keys are many."""
-    told = forecast(epsilon, crowd, **options)
+    prediction = forecast(epsilon, crowd, **options)
     most = len(others) if crowd.n_keys <= _FEW_FROM else _FEW if crowd.n_keys <= _NONE_FROM else 0
     if not others or not most:
-        return told
-    options.setdefault("pairs_per_user", told.pairs_per_user)
-    return banded(told, [forecast(epsilon, other, draws=1, **options) for other in others[:most]])
+        return prediction
+    options.setdefault("pairs_per_user", prediction.pairs_per_user)
+    return banded(prediction, [forecast(epsilon, other, draws=1, **options) for other in others[:most]])
 
 
 def play_strata(protocol: Protocol, strata: Strata, users: int, rng: np.random.Generator) -> Played:
@@ -225,7 +225,7 @@ def _counts(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The reports for + and for - that are read as these numbers: reading is linear."""
     none, up, down = (np.array(mechanism.debias(p, m, 1.0)) for p, m in ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0)))
-    # Where signs are tied for good there is one number to be told: both have half of it.
+    # Where signs are tied for good there is one number to be known: both have half of it.
     undo = np.linalg.pinv(np.column_stack([up - none, down - none]))
     parts = undo @ (np.array([frequency, signed]) - none[:, None])
     plus, minus = np.rint(parts * asked).astype(np.int64)
