@@ -87,6 +87,36 @@ def test_frequency_intervals_cover(name):
     assert abs(covered / repeats - 0.95) < Z * error
 
 
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", ["bucket", "pckv-ue"])
+def test_of_intervals_of_means_that_say_something_95_in_100_hold(name):
+    """S6: each by itself, those shorter than the range held in .5 to .88 of cases: chance had chosen them."""
+    people = synthetic(users=4000, keys=60, pairs_per_user=1, skew=1.2, seed=6)
+    mechanism, truth, rng, repeats = build(name, 1, n_keys=60), people.mean(), insecure_generator(9), 300
+    told = {"together": [0, 0], "alone": [0, 0]}
+    for _ in range(repeats):
+        raw = estimate(mechanism, draw_tally(mechanism, people, rng))
+        for way, (low, high) in (("together", raw.mean_interval()), ("alone", raw.mean_interval_alone())):
+            says = (low > -1) | (high < 1)
+            told[way][0] += int(says.sum())
+            told[way][1] += int((says & (low <= truth) & (truth <= high)).sum())
+    shares = {way: held / said for way, (said, held) in told.items()}
+    slack = Z * math.sqrt(0.95 * 0.05 / told["together"][0])
+    assert shares["together"] > 0.95 - slack
+    assert shares["alone"] < 0.95 - slack
+
+
+def test_means_are_told_at_95_where_all_of_them_are_told():
+    mechanism = build("pckv-ue", 4, n_keys=2)
+    tally = Tally.of(question="q", n_reports=9000, plus=[3000, 4000], minus=[1000, 900], asked=[9000, 9000])
+    raw = estimate(mechanism, tally)
+    assert np.array_equal(raw.mean_interval(), raw.mean_interval_alone())
+    nobody = estimate(
+        mechanism, Tally.of(question="q", n_reports=9000, plus=[0, 0], minus=[0, 0], asked=[9000] * 2)
+    )
+    assert [end.tolist() for end in nobody.mean_interval()] == [[-1, -1], [1, 1]]
+
+
 def test_a_key_nobody_was_asked_about_is_unknown_not_zero():
     mechanism = build("kvue", 1, n_keys=3)
     tally = Tally.of(question="q", n_reports=2, plus=[1, 0, 0], minus=[0, 0, 0], asked=[1, 1, 0])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keyveil.estimate import estimate, lever
+from keyveil.estimate import estimate, lever, rank_ranges
 from keyveil.estimate.sizes import UNMODELLED, SizeLaw, Truncation
 from keyveil.estimate.whole import Truncations, untruncate
 from keyveil.mechanisms import build
@@ -30,11 +30,72 @@ def test_errors_grow_with_the_numbers_and_by_what_the_model_misses():
     assert whole.signed / whole.frequency == pytest.approx(raw.mean, rel=1e-9)
 
 
-def test_means_and_their_intervals_stay_what_they_are():
+def test_means_stay_what_they_are_and_their_intervals_allow_for_any_values_that_were_not_heard():
     raw = raw_of()
     whole = untruncate(raw, HALVES)
     assert np.array_equal(whole.mean, raw.mean)
-    assert np.array_equal(whole.mean_interval(), raw.mean_interval())
+    (low, high), (least, most) = raw.mean_interval(), whole.mean_interval()
+    # Nine tenths of these holders were heard at least: as many records of 20 as of 10 may hide one each.
+    heard = raw.frequency_interval()[0]
+    part = 0.5 / (heard + 0.5)
+    assert least == pytest.approx((1 - part) * low - part)
+    assert most == pytest.approx((1 - part) * high + part)
+
+
+TASTES = {
+    "nobody's": lambda size: np.where(size > 4, 0.0, 0.4),
+    "everybody's": lambda size: np.full(size.shape, 0.4),
+    "of the few who hold much": lambda size: np.where(size > 8, 1.0, 0.0),
+    "of those who hold little, and of all who hold much": lambda size: np.where(size > 8, 1.0, 0.2),
+}
+
+
+@pytest.mark.parametrize("taste", TASTES)
+@pytest.mark.parametrize("l", [1, 2, 4, 16])
+def test_no_taste_hides_more_of_a_key_than_is_allowed_for(taste, l):
+    """Exactly: a key that is held as people like, heard through a cut, lies in [F, F + most(F)]."""
+    law = SizeLaw(sizes=np.array([0.0, 1, 3, 9, 30]), shares=np.array([0.1, 0.4, 0.3, 0.15, 0.05]))
+    cut = Truncation(law=law, l=l)
+    held = TASTES[taste](law.sizes) * (law.sizes > 0)
+    kept = np.minimum(1.0, l / np.maximum(law.sizes, 1))
+    share, frequency = float(law.shares @ (held * kept)), float(law.shares @ held)
+    bound = cut.unheard()
+    most = float(bound.most(np.array([share]))[0])
+    assert share <= frequency <= share + most + 1e-12
+    assert (frequency - share) / frequency <= bound.part(np.array([share]))[0] + 1e-12
+    if taste == "of the few who hold much" and l < 9:
+        # It is reached, so nothing smaller would hold.
+        assert frequency == pytest.approx(share + most)
+
+
+def test_the_bound_rises_is_concave_and_ends_where_all_long_records_are_cut():
+    law = SizeLaw(sizes=np.array([1.0, 4, 10]), shares=np.array([0.5, 0.3, 0.2]))
+    share = np.linspace(0, 1, 101)
+    most = Truncation(law=law, l=2).unheard().most(share)
+    assert np.all(np.diff(most) >= 0)
+    assert np.all(np.diff(most, 2) <= 1e-12)
+    assert most[-1] == pytest.approx(0.3 / 2 + 0.2 * 0.8)
+    assert not Truncation(law=law, l=10).unheard().most(share).any()
+
+
+def test_ranks_wait_until_what_may_be_hidden_cannot_change_them():
+    law = SizeLaw(sizes=np.array([1.0, 20.0]), shares=np.array([0.9, 0.1]))
+    raw = estimate(
+        build("bucket", 4, n_keys=3, pairs_per_user=2),
+        Tally.of(
+            question="q",
+            n_reports=10**6,
+            plus=[100_000, 50_000, 40_000],
+            minus=[20_000] * 3,
+            asked=[10**6] * 3,
+        ),
+    )
+    whole = untruncate(raw, Truncation(law=law, l=2))
+    first, second, third = raw.frequency
+    assert second - third < 0.09 < first - second, "up to 9 % may be hidden"
+    sure, unsure = (rank_ranges(each, each.moments) for each in (raw, whole))
+    assert sure.worst.tolist() == [1, 2, 3]
+    assert (unsure.best.tolist(), unsure.worst.tolist()) == ([1, 2, 2], [1, 3, 3])
 
 
 def test_a_key_that_nobody_was_asked_about_stays_unknown():

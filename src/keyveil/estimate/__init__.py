@@ -12,7 +12,7 @@ from keyveil.estimate.distribution import (
     subtract_fakes,
     wasserstein,
 )
-from keyveil.estimate.estimates import Estimates, estimate
+from keyveil.estimate.estimates import Estimates, Hidden, estimate
 from keyveil.estimate.influence import HOSTILE_SHARE, Lever, Levers, Pull, Shift, lever
 from keyveil.estimate.intervals import (
     RankRanges,
@@ -32,6 +32,7 @@ __all__ = [
     "STEPS",
     "Distribution",
     "Estimates",
+    "Hidden",
     "Lever",
     "Levers",
     "Pull",

@@ -11,6 +11,7 @@ speak of has frequency 0 and an infinite standard error: nothing is known of it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,16 @@ from keyveil.numerics import CONFIDENCE, two_sided_z
 from keyveil.tally import Tally
 
 Floats = NDArray[np.float64]
+
+
+class Hidden(Protocol):
+    """How much of every key cutting records may hide."""
+
+    def most(self, share: Floats) -> Floats:
+        """At most so much is hidden of a key of which this share is heard."""
+
+    def part(self, share: Floats) -> Floats:
+        """At most this part of a key's holders was not heard, where this share or more was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,26 +62,70 @@ class Estimates:
     coarseness: float = 0.0
     """How far a mean may lie from the one that was estimated because devices rounded values to bins."""
     unbiased: Estimates | None = None
-    """The estimates without bias that these come from, where they are others; means have their intervals."""
+    """The estimates without bias that these come from, where they are others; intervals are of those."""
+    means_apart: bool = False
+    """Whether each mean has its own interval of 95 %, whatever chance says of others: so it was once."""
+    unheard: Hidden | None = None
+    """What cutting records may hide of a key, where the unbiased estimates are about cut ones."""
+
+    @property
+    def heard(self) -> Estimates:
+        """The unbiased estimates: about cut records, where records were cut."""
+        return self if self.unbiased is None else self.unbiased
 
     def frequency_interval(self, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
-        """Wald interval around the unbiased frequency; not cut to [0, 1]."""
-        reach = two_sided_z(confidence) * self.frequency_se
-        return self.frequency - reach, self.frequency + reach
+        """Wald interval around the unbiased frequency; not cut to [0, 1].
+
+        Where records were cut it reaches further up, by all that may be hidden.
+        """
+        if self.unheard is None:
+            reach = two_sided_z(confidence) * self.frequency_se
+            return self.frequency - reach, self.frequency + reach
+        low, high = self.heard.frequency_interval(confidence)
+        return low, high + self.unheard.most(high)
 
     def mean_interval(self, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
+        """Intervals within [-1, 1], or all of it; of those that say more at most 5 % miss (`confidence`).
+
+        Whether a key's interval says anything depends on chance, and chance that makes a rare key look
+        common makes its interval wrong. So the more keys there are of which nothing can be said, the surer
+        each statement must be: r statements about d keys are made at the level 1 - r 5 % / d, where r is
+        the largest number for which so many can be made. Where all are made, that is 95 % for each.
+
+        [Benjamini] Benjamini, Yekutieli: False Discovery Rate-Adjusted Multiple Confidence Intervals for
+        Selected Parameters, Journal of the American Statistical Association 2005.
+        """
+        if self.means_apart:
+            return self.mean_interval_alone(confidence)
+        stated = keys = max(1, int(np.isfinite(self.heard.frequency_se).sum()))
+        while True:
+            low, high = self.mean_interval_alone(1 - (1 - confidence) * stated / keys)
+            count = int(((low > -1) | (high < 1)).sum())
+            if count >= stated or not count:
+                return low, high
+            stated = count
+
+    def mean_interval_alone(self, confidence: float = CONFIDENCE) -> tuple[Floats, Floats]:
         """Fieller's interval within [-1, 1]: every mean m for which signed - m frequency may be 0.
 
         Where the frequency itself may be 0 that set is unbounded, and the whole range is given; so
-        it is for biased means, which no standard error covers. Both ends allow for coarse bins.
+        it is for biased means, which no standard error covers. Both ends allow for coarse bins, and for
+        the values of holders who may not have been heard.
         """
         if self.unbiased is not None:
-            return self.unbiased.mean_interval(confidence)
+            return self._with_unheard(*self.unbiased.mean_interval_alone(confidence), confidence)
         if self.means_are_biased:
             return np.full_like(self.mean, -1.0), np.full_like(self.mean, 1.0)
         variances = self.signed_se**2, self.frequency_se**2, self.covariance
         low, high = fieller(self.signed, self.frequency, variances, two_sided_z(confidence), (-1.0, 1.0))
         return np.maximum(low - self.coarseness, -1.0), np.minimum(high + self.coarseness, 1.0)
+
+    def _with_unheard(self, low: Floats, high: Floats, confidence: float) -> tuple[Floats, Floats]:
+        """Intervals of means of those heard, with any values of the others."""
+        if self.unheard is None:
+            return low, high
+        part = self.unheard.part(self.heard.frequency_interval(confidence)[0])
+        return (1 - part) * low - part, (1 - part) * high + part
 
     def told_within(self, group: float) -> Estimates:
         """These estimates as those of a round that only a part of all users answers."""

@@ -83,7 +83,7 @@ def rank_ranges(raw: Estimates, moments: Moments | None, confidence: float = CON
     gap is convex in the other's frequency, the variance of the difference linear. Both ends are then found
     by halving. Otherwise d**2 comparisons are made: a second for ten thousand keys.
     """
-    if _is_linear(np.clip(raw.frequency, 0.0, 1.0), raw.frequency_se**2):
+    if raw.unheard is None and _is_linear(np.clip(raw.frequency, 0.0, 1.0), raw.frequency_se**2):
         return _ranges_by_halving(raw, moments, confidence)
     return _ranges_by_pairs(raw, moments, confidence)
 
@@ -171,12 +171,17 @@ def _z_of_pairs(confidence: float, n_keys: int) -> float:
 
 
 def _compare(raw: Estimates, moments: Moments | None, codes: Ints, confidence: float) -> Ints:
-    """For each of these keys against every key: 1 surely above, -1 surely below, 0 undecided."""
-    d = raw.frequency.size
+    """For each of these keys against every key: 1 surely above, -1 surely below, 0 undecided.
+
+    Where records were cut, a key is above another only if it is above all that may be hidden of that.
+    """
+    heard, d = raw.heard if raw.unheard is not None else raw, raw.frequency.size
     z = _z_of_pairs(confidence, d)
     first, second = codes[:, None], np.arange(d)[None, :]
-    gap = raw.frequency[first] - raw.frequency[second]
-    surely: Ints = np.sign(gap).astype(np.int64) * (
-        np.abs(gap) > z * difference_se(raw, moments, first, second)
+    gap = heard.frequency[first] - heard.frequency[second]
+    hidden = (
+        np.zeros(d) if raw.unheard is None else raw.unheard.most(heard.frequency + z * heard.frequency_se)
     )
+    least = np.abs(gap) - np.where(gap > 0, hidden[second], hidden[first])
+    surely: Ints = np.sign(gap).astype(np.int64) * (least > z * difference_se(heard, moments, first, second))
     return surely

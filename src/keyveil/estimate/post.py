@@ -53,7 +53,7 @@ def clip(raw: Estimates) -> Estimates:
 
 
 def readable(raw: Estimates) -> Estimates:
-    """The unbiased numbers, moved to where they can be: a frequency into [0, 1], a mean into its interval.
+    """The unbiased numbers, moved to where they can be: a frequency into [0, 1], both into their intervals.
 
     A mean whose interval is the whole range is not known: it is left out. A release cuts the intervals of
     frequencies to [0, 1], too, which takes nothing away that could be true.
@@ -61,7 +61,8 @@ def readable(raw: Estimates) -> Estimates:
     low, high = raw.mean_interval()
     is_known = (low > -1) | (high < 1)
     mean = np.where(is_known, np.clip(raw.mean, low, high), np.nan)
-    return raw.after(READABLE, frequency=np.clip(raw.frequency, 0.0, 1.0), mean=mean)
+    least, most = (np.clip(end, 0.0, 1.0) for end in raw.frequency_interval())
+    return raw.after(READABLE, frequency=np.clip(raw.frequency, least, most), mean=mean)
 
 
 def project(raw: Estimates) -> Estimates:

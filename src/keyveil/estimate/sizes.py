@@ -9,8 +9,16 @@ other if popular keys are popular with everybody: a user of s pairs holds key k 
 
 both increasing in w: f is a table in F. Real records stray from the model: people with few pairs may
 hold the popular keys. `strength` is how much of the modelled truncation is really seen, learnt from
-another small group. What stays wrong is about three tenths of what truncation takes away; `left_out`
-says so to whoever chooses l, and to whoever gives intervals.
+another small group. What stays wrong is about three tenths of what truncation takes away.
+
+No model is needed to bound it. Whatever tastes are, P(k | s) lies in [0, 1], and what is not heard of k is
+
+    f - F = sum_s p(s) P(k | s) (1 - min(1, l/s)),    where    F = sum_s p(s) P(k | s) min(1, l/s):
+
+at most what it is if the longest records hold k, as many of them as F has room for. `unheard` is that bound:
+0 at F = 0, rising and concave, and never more than the share of records' parts that are cut. It is never
+below 0, so F bounds f from below. Intervals rely on it, with the longest records that answers about sizes
+do not contradict (`SizeLaw.longest`), and whoever chooses l weighs it (`left_out`).
 """
 
 from __future__ import annotations
@@ -18,11 +26,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from keyveil.estimate.distribution import expectation_maximisation, project
+from keyveil.estimate.distribution import Windowed, project
 from keyveil.mechanisms import PopularSize, SizeClass, Wave
 from keyveil.mechanisms.channel import share
 from keyveil.mechanisms.oracles import Oracle
@@ -33,6 +42,12 @@ Floats = NDArray[np.float64]
 # What share of the truncated part the size model does not bring back: read off MovieLens-100K, where the
 # model left .060, .030 and .007 of a top key's frequency at l = 50, 100, 200 (docs/decisions/0005).
 UNMODELLED = 0.3
+# What of a law is spread evenly before it moves: no step brings back a class of none.
+_SPARE = 0.001
+# The likeliest law has settled where no share moves by more than this in a step, or after so many.
+_SETTLED, _MOST_STEPS = 1e-6, 2000
+# Steps of another law, and of the multiple of what is sought: a hundredth of a standard error is missed.
+_STEPS, _HALVINGS = 120, 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +58,10 @@ class SizeModel:
     """Sizes up to this one are classes of their own: what truncation takes depends most on small ones."""
     wider: float = 0.35
     """Above it each class begins this much later: what a cut keeps of its sizes differs by no more."""
+    tail: float = 2.0
+    """Beyond the sizes that are expected each class begins this many times later: few hold so much."""
+    expected_users: float = 10.0
+    """As many users as would have said what is expected: a small group's own answers are worth no more."""
     beyond: float = 0.5
     """How much further than its start the last class, which is open, is taken to reach."""
     mean_error: float = 2.0
@@ -77,6 +96,18 @@ def size_classes(largest: int, model: SizeModel = SIZE_MODEL) -> tuple[int, ...]
     return tuple(start for start in starts if start <= largest)
 
 
+def with_tail(starts: tuple[int, ...], largest: int, model: SizeModel = SIZE_MODEL) -> tuple[int, ...]:
+    """The same classes and a few of the sizes beyond them, up to about `largest`.
+
+    >>> with_tail((0, 1, 2, 4), 40)
+    (0, 1, 2, 4, 8, 16, 32)
+    """
+    longer = list(starts)
+    while starts[-1] and longer[-1] * model.tail <= largest:
+        longer.append(max(longer[-1] + 1, math.ceil(longer[-1] * model.tail)))
+    return tuple(longer)
+
+
 def class_ends(starts: tuple[int, ...], model: SizeModel = SIZE_MODEL) -> Floats:
     """The largest size of each class; the last is taken to reach half as far again.
 
@@ -92,6 +123,58 @@ def class_middles(starts: tuple[int, ...], model: SizeModel = SIZE_MODEL) -> Flo
     return middles
 
 
+class SizeAnswers(NamedTuple):
+    """What a group answered about its sizes: more than the likeliest law fits it."""
+
+    response: Floats
+    """The chance of each output (rows) for users of each class (columns)."""
+    outputs: Floats
+    """How often each came."""
+    ends: Floats
+    """The largest size of each class."""
+
+    def likeliest(self, prior: Floats) -> Floats:
+        """The law that fits best, by expectation-maximisation, with so many users of each class beside it."""
+        law = np.full(self.ends.size, 1.0 / self.ends.size)
+        for _ in range(_MOST_STEPS):
+            before = law
+            law = law * (self.response.T @ (self.outputs / (self.response @ law))) + prior
+            law = law / law.sum()
+            if np.abs(law - before).max() <= _SETTLED:
+                break
+        return law
+
+    def furthest(self, shares: Floats, gain: Floats, z: float) -> Floats:
+        """The law with the most `gain` that lies no more than z standard errors from the likeliest, `shares`.
+
+        That is where twice the logarithm of the likelihood has fallen by z**2. Law and gain rise together
+        under steps of expectation-maximisation for the likelihood plus a multiple of the gain, and the
+        multiple is found by halving.
+        """
+        start = (1 - _SPARE) * shares + _SPARE / shares.size
+        most = float(self.outputs @ np.log(self.response @ start)) - z**2 / 2
+
+        def reached(weight: float) -> tuple[Floats, bool]:
+            law = start
+            for _ in range(_STEPS):
+                law = law * (self.response.T @ (self.outputs / (self.response @ law)) + weight * gain)
+                law = law / law.sum()
+            return law, float(self.outputs @ np.log(self.response @ law)) >= most
+
+        low, high = 0.0, float(self.outputs.sum())
+        law, is_near = reached(high)
+        if is_near:
+            return law
+        law = start
+        for _ in range(_HALVINGS):
+            tried, is_near = reached((low + high) / 2)
+            if is_near:
+                law, low = tried, (low + high) / 2
+            else:
+                high = (low + high) / 2
+        return law
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SizeLaw:
     """Typical sizes and the share of users who hold about that many pairs."""
@@ -100,6 +183,8 @@ class SizeLaw:
     shares: Floats
     mean_error: float = 0.0
     """How far the mean may be off, where it was estimated."""
+    answers: SizeAnswers | None = None
+    """What it was estimated from."""
 
     @classmethod
     def exactly(cls, size: float) -> SizeLaw:
@@ -115,27 +200,50 @@ class SizeLaw:
 
     @classmethod
     def from_answers(
-        cls, classes: SizeClass, oracle: Oracle, tally: Tally, model: SizeModel = SIZE_MODEL
+        cls,
+        classes: SizeClass,
+        oracle: Oracle,
+        tally: Tally,
+        model: SizeModel = SIZE_MODEL,
+        *,
+        expected: float | None = None,
     ) -> SizeLaw:
-        """From answers about sizes in classes: projected, or the likeliest where a wave was used.
+        """From answers about sizes in classes: the likeliest law, or a projection where nothing is expected.
 
-        Classes are few and unlike each other, so nothing is smoothed: that would move the mean.
+        Where a mean size is `expected`, a few users of exponential sizes count as if they had answered:
+        noise in a small group puts people where nobody is, and a few of the longest weigh much. Classes are
+        few and unlike each other, so nothing is smoothed: that would move the mean.
         """
+        ends = class_ends(classes.starts, model)
+        # The last class is open: a record may hold every key.
+        ends[-1] = max(ends[-1], float(classes.n_keys))
         if isinstance(oracle, Wave):
-            outputs = tally.cells["outputs"].astype(float)[None, :]
-            likeliest = expectation_maximisation(
-                oracle.response, outputs, np.zeros(1), smooth=False, iterations=2000, tolerance=1e-6
-            )
-            shares = likeliest[0]
+            response, outputs = response_table(oracle.response), tally.cells["outputs"].astype(float)
         else:
-            heard = share(float(oracle.a), float(oracle.b), tally.cells["support"], tally.n_reports)
-            shares = project(heard, 1.0)
+            a, b, outputs = float(oracle.a), float(oracle.b), tally.cells["support"].astype(float)
+            response = b + (a - b) * np.eye(outputs.size)
+        answers = SizeAnswers(response, outputs, ends)
+        if expected is None and not isinstance(oracle, Wave):
+            shares = project(share(a, b, outputs, tally.n_reports), 1.0)
+        else:
+            shares = answers.likeliest(model.expected_users * _exponential(classes.starts, expected))
         # A multiple of what as many binary answers about the mean would leave unknown; an order of magnitude.
         sizes = class_middles(classes.starts, model)
         spread = float(np.sqrt(shares @ (sizes - shares @ sizes) ** 2)) + model.least_spread
         odds = float(oracle.loss)
         error = model.mean_error * spread * (odds + 1) / (odds - 1) / math.sqrt(tally.n_reports)
-        return cls(sizes=sizes, shares=shares, mean_error=error)
+        return cls(sizes=sizes, shares=shares, mean_error=error, answers=answers)
+
+    def longest(self, l: int, z: float) -> SizeLaw:
+        """The law of longest records, as a cut to l sees them, that the answers do not contradict.
+
+        Records are as long as their classes allow. Where sizes are known it is the law itself.
+        """
+        if self.answers is None:
+            return self
+        ends = self.answers.ends
+        gain = np.maximum(0.0, 1 - l / np.maximum(ends, 1.0))
+        return SizeLaw(sizes=ends, shares=self.answers.furthest(self.shares, gain, z))
 
     @property
     def mean(self) -> float:
@@ -216,9 +324,79 @@ class Truncation:
         believed = weight * strength + (1 - weight) * guess
         return replace(self, strength=min(model.most_strength, max(0.0, believed)))
 
-    def left_out(self, frequency: Floats, unmodelled: float = UNMODELLED) -> Floats:
-        """The error that is likely to stay at a frequency, whatever the number of users."""
-        return unmodelled * np.maximum(0.0, frequency - self.share(frequency))
+    def left_out(self, frequency: Floats, unmodelled: float = UNMODELLED, worst: float = 0.0) -> Floats:
+        """The error that is likely to stay at a frequency, whatever the number of users.
+
+        A part of what the model takes away, or, the more `worst` is, of what may be.
+        """
+        share = self.share(frequency)
+        modelled = np.maximum(0.0, frequency - share)
+        if not worst:
+            return unmodelled * modelled
+        return unmodelled * ((1 - worst) * modelled + worst * self.unheard().most(share))
+
+    def unheard(self, z: float | None = None) -> Unheard:
+        """What cutting may hide of a key, whatever tastes are; of the longest records within z errors."""
+        law = self.law if z is None else self.law.longest(self.l, z)
+        order = np.argsort(-law.sizes)
+        kept = np.minimum(1.0, self.l / np.maximum(law.sizes[order], 1.0))
+        shares = law.shares[order]
+        cut = kept < 1
+        return Unheard(
+            heard=np.concatenate([[0.0], np.cumsum(shares[cut] * kept[cut])]),
+            hidden=np.concatenate([[0.0], np.cumsum(shares[cut] * (1 - kept[cut]))]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Unheard:
+    """How much of a key's frequency cutting may hide, by the share that is heard: the longest records first.
+
+    >>> cut = Truncation(law=SizeLaw(sizes=np.array([2.0, 10.0]), shares=np.array([0.8, 0.2])), l=5)
+    >>> cut.unheard().most(np.array([-0.1, 0.05, 0.1, 0.5])).round(3).tolist()
+    [0.0, 0.05, 0.1, 0.1]
+    """
+
+    heard: Floats
+    hidden: Floats
+
+    def most(self, share: Floats) -> Floats:
+        """At most so much is hidden of a key of which this share is heard."""
+        most: Floats = np.interp(share, self.heard, self.hidden)
+        return most
+
+    def part(self, share: Floats) -> Floats:
+        """At most this part of the holders of a key of which this share, or more, is heard was not heard.
+
+        >>> whole = Unheard(heard=np.array([0.0, 0.1]), hidden=np.array([0.0, 0.1]))
+        >>> whole.part(np.array([0.0, 0.05, 0.3])).round(3).tolist()
+        [1.0, 0.5, 0.25]
+        """
+        hidden = self.most(share)
+        known = share > 0
+        return np.where(known, hidden / np.where(known, share + hidden, 1.0), 1.0)
+
+
+def response_table(channel: Windowed) -> Floats:
+    """The chance of each output (rows) for each input (columns)."""
+    window = channel.window
+    table = np.full((window.n_out, window.n_in), float(channel.far))
+    for place in range(window.n_in):
+        table[window.step * place : window.step * place + window.width, place] = channel.near
+    shares: Floats = table / table.sum(axis=0)
+    return shares
+
+
+def _exponential(starts: tuple[int, ...], mean: float | None) -> Floats:
+    """The shares of exponential sizes, to whole numbers, that lie in each class; none where no mean is known.
+
+    >>> _exponential((0, 1, 2, 8), 2.0).round(2).tolist()
+    [0.22, 0.31, 0.45, 0.02]
+    """
+    if mean is None:
+        return np.zeros(len(starts))
+    above = np.append(np.exp(-np.maximum(np.array(starts) - 0.5, 0.0) / mean), 0.0)
+    return -np.diff(above)
 
 
 def slope(frequency: Callable[[Floats], Floats], share: Floats, step: Floats) -> Floats:

@@ -2,8 +2,11 @@
 
 Where records are cut to l pairs, what is estimated without bias is the share of users whose cut record
 holds a key. The size model (`sizes`) tells the frequency behind it. `untruncate` takes estimates and their
-errors through the model, and adds to the error what the model may miss: intervals are about the users
-that there are, and not too short because a formula was trusted.
+errors through the model, and adds to the error what the model may miss.
+
+Intervals trust no formula: cutting only lowers a frequency, by at most what the longest records hide
+(`Unheard`), and the values that were not heard lie somewhere in their range. So an interval reaches from
+the lower end of what was heard to its upper end and as much as may be hidden behind that.
 """
 
 from __future__ import annotations
@@ -15,9 +18,13 @@ from numpy.typing import NDArray
 
 from keyveil.estimate.estimates import Estimates
 from keyveil.estimate.influence import TransformedLever
-from keyveil.estimate.sizes import UNMODELLED, Truncation, slope
+from keyveil.estimate.sizes import UNMODELLED, Truncation, Unheard, slope
 
 Floats = NDArray[np.float64]
+
+# The law of sizes may be off by so many of its errors, added to the 1.96 of what was heard: no less than 1.96
+# of both together while one error is at most twice the other, as (1.96 + 2 z)**2 >= 1.96**2 (1 + 4).
+_LAW_ERRORS = 1.21
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -41,9 +48,32 @@ class Truncations:
         first, second = (cut.left_out(frequency, unmodelled) for cut in (self.first, self.second))
         return np.where(self.here, first, second)
 
+    def unheard(self, z: float) -> EitherUnheard:
+        """What cutting may hide of a key, whatever tastes are."""
+        return EitherUnheard(here=self.here, first=self.first.unheard(z), second=self.second.unheard(z))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EitherUnheard:
+    """What may be hidden of the keys in `here`, by the `first` round, and of all others by the `second`."""
+
+    here: NDArray[np.bool_]
+    first: Unheard
+    second: Unheard
+
+    def most(self, share: Floats) -> Floats:
+        """At most so much is hidden of a key of which this share is heard."""
+        return np.where(self.here, self.first.most(share), self.second.most(share))
+
+    def part(self, share: Floats) -> Floats:
+        """At most this part of a key's holders was not heard, where this share or more was."""
+        return np.where(self.here, self.first.part(share), self.second.part(share))
+
 
 def untruncate(raw: Estimates, cut: Truncation | Truncations, unmodelled: float = UNMODELLED) -> Estimates:
     """What unbiased estimates about cut records say about whole ones; means stay what they are.
+
+    Their intervals hold whatever tastes are.
 
     >>> from keyveil.estimate import estimate
     >>> from keyveil.estimate.sizes import SizeLaw
@@ -54,6 +84,8 @@ def untruncate(raw: Estimates, cut: Truncation | Truncations, unmodelled: float 
     >>> whole = untruncate(raw, Truncation(law=SizeLaw.exactly(2), l=1))
     >>> bool(whole.frequency_se[0] > raw.frequency_se[0]), whole.steps
     (True, ('untruncate',))
+    >>> [end.round(2).item() for end in (*raw.frequency_interval(), *whole.frequency_interval())]
+    [0.97, 1.17, 0.97, 1.67]
     """
     frequency = cut.frequency(raw.frequency)
     heard = np.isfinite(raw.frequency_se)
@@ -72,4 +104,5 @@ def untruncate(raw: Estimates, cut: Truncation | Truncations, unmodelled: float 
         lever=None if raw.lever is None else TransformedLever(lever=raw.lever, bend=cut),
         steps=(*raw.steps, "untruncate"),
         unbiased=raw,
+        unheard=cut.unheard(_LAW_ERRORS),
     )

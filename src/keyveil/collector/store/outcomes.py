@@ -22,12 +22,14 @@ from keyveil.collector.store.base import OutcomeRow
 from keyveil.errors import StoreError
 from keyveil.estimate import Distribution, Estimates
 from keyveil.estimate.influence import Lever, Levers, Statement, TransformedLever
-from keyveil.estimate.sizes import SizeLaw, Truncation
-from keyveil.estimate.whole import Truncations
+from keyveil.estimate.sizes import SizeAnswers, SizeLaw, Truncation, Unheard
+from keyveil.estimate.whole import EitherUnheard, Truncations
 from keyveil.mechanisms import Moments
 from keyveil.protocols import Outcome
 
-VERSION = 1
+VERSION = 2
+# What older formats left unsaid of a kind, because it was so of all.
+BEFORE: dict[int, dict[str, dict[str, Any]]] = {1: {"Estimates": {"means_apart": True}}, VERSION: {}}
 # By the names that stored outcomes know; a class that is renamed keeps the name of its kind.
 KINDS: dict[str, type[Any]] = {
     "Outcome": Outcome,
@@ -41,6 +43,9 @@ KINDS: dict[str, type[Any]] = {
     "Truncation": Truncation,
     "Truncations": Truncations,
     "SizeLaw": SizeLaw,
+    "SizeAnswers": SizeAnswers,
+    "Unheard": Unheard,
+    "EitherUnheard": EitherUnheard,
 }
 _KIND_OF = {kind: name for name, kind in KINDS.items()}
 _DTYPES = {"f": "<f8", "i": "<i8", "b": "|b1"}
@@ -68,10 +73,10 @@ def pack_outcome(finished: Finished) -> OutcomeRow:
 
 def unpack_outcome(row: OutcomeRow, *, campaign: str) -> Finished:
     """What `pack_outcome` wrote, or a refusal where a byte has changed."""
-    if row.version != VERSION:
+    if row.version not in BEFORE:
         raise StoreError(
             f"the outcome of campaign {campaign[:12]} is stored in format {row.version}, this keyveil reads "
-            f"format {VERSION}; install the keyveil that wrote it or a newer one"
+            f"formats up to {VERSION}; install the keyveil that wrote it or a newer one"
         )
     body = row.body
     if len(body) < 4 or zlib.crc32(body[4:]).to_bytes(4, "little") != body[:4]:
@@ -82,7 +87,7 @@ def unpack_outcome(row: OutcomeRow, *, campaign: str) -> Finished:
     head, _, data = body[4:].partition(b"\n")
     try:
         said = json.loads(head)
-        outcome = _from_json(said["outcome"], _arrays(said["arrays"], data))
+        outcome = _from_json(said["outcome"], _arrays(said["arrays"], data), BEFORE[row.version])
         return Finished(outcome=outcome, epsilon_exact=said["epsilon_exact"])
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(
@@ -113,7 +118,7 @@ def _to_json(value: Any, arrays: dict[tuple[str, tuple[int, ...], bytes], int]) 
     raise StoreError(f"an outcome with a {type(value).__name__} in it cannot be stored")
 
 
-def _from_json(said: Any, arrays: list[NDArray[Any]]) -> Any:
+def _from_json(said: Any, arrays: list[NDArray[Any]], unsaid: dict[str, dict[str, Any]]) -> Any:
     if not isinstance(said, dict):
         return said
     if "array" in said:
@@ -121,8 +126,10 @@ def _from_json(said: Any, arrays: list[NDArray[Any]]) -> Any:
     if "float" in said:
         return float(said["float"])
     if "tuple" in said:
-        return tuple(_from_json(each, arrays) for each in said["tuple"])
-    return KINDS[said["kind"]](**{name: _from_json(each, arrays) for name, each in said["fields"].items()})
+        return tuple(_from_json(each, arrays, unsaid) for each in said["tuple"])
+    kind, fields_said = said["kind"], said["fields"].items()
+    known = {name: _from_json(each, arrays, unsaid) for name, each in fields_said}
+    return KINDS[kind](**unsaid.get(kind, {}), **known)
 
 
 def _names(kind: type[Any]) -> tuple[str, ...] | None:
