@@ -6,8 +6,12 @@ what is plausible given its own estimate:
 
     f_k  ~  G                    any distribution on a grid, by maximum likelihood (EM), smoothed in log f,
                                  tilted so that d E[f] is the known or estimated total
-    m_k  ~  N(mu, tau**2)        mu anchored by the value group where there is one
+    m_k  ~  N(mu, tau**2)        mu ~ N(0, 0.4**2), anchored by the value group where there is one
     (f, S) estimates | f_k, m_k  Gaussian with the mechanism's own covariance (`Moments`)
+
+The value group tells the mean of one pair of each user: of popular keys' values, therefore, which one key
+that everybody holds may be alone. So it is not mu that its answer is compared with, but what one pair a user
+comes to on average, keys that tell their own means by those, all others by mu.
 
 The posterior mean of f serves all keys; it is too timid for the largest. `frequency_top` is the Bayes
 rule for a loss that counts keys by how surely they belong to the top t: w(f) = 1/(1 + (tau_t/f)**8)
@@ -26,6 +30,7 @@ G is wrong for just those keys that people look at.
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -34,7 +39,7 @@ from numpy.typing import NDArray
 
 from keyveil.errors import MechanismError
 from keyveil.estimate.estimates import Estimates
-from keyveil.estimate.sizes import Truncation
+from keyveil.estimate.sizes import SizeLaw, Truncation
 from keyveil.mechanisms import Moments
 
 Floats = NDArray[np.float64]
@@ -56,6 +61,8 @@ class Shrinking:
     """How far the spread is smoothed, in log f."""
     most_keys: int = 3000
     """The centre and spread of means are fitted on so many keys, the most frequent: the rest say little."""
+    centre: float = 0.4
+    """How far the centre of means typically lies from the middle of [-1, 1]: few values crowd at an end."""
     spread: float = 0.3
     """How far means of keys typically lie from their centre, on [-1, 1]: the scale of what tau may be."""
     dense: float = 0.1
@@ -63,7 +70,9 @@ class Shrinking:
     sharp: int = 8
     """How sharply the loss of `frequency_top` sets the top apart."""
     concentrated: float = 0.0125
-    """Where the likeliest members of the top are not even this likely, nothing sets the top apart."""
+    """Where the likeliest members of the top are not even this likely, nothing sets the top apart;"""
+    likelier: float = 1.5
+    """nor where they are not this many times as likely as any key is: never where the top is half of all."""
     spreads: tuple[float, ...] = (0.0, 0.03, 0.06, 0.1, 0.15, 0.2, 0.3, 0.45, 0.7, 1.0)
     """What tau may be: steps of about a half, since the likelihood hardly tells finer ones apart."""
 
@@ -76,6 +85,16 @@ class Anchor(NamedTuple):
 
     mean: float
     error: float
+    law: SizeLaw | None = None
+    """How many pairs they chose one from; where that is not known, all of it speaks of the centre."""
+
+    def weights(self, frequency: Floats) -> Floats:
+        """The share of answers that each key of these frequencies is behind; others are behind the rest."""
+        if self.law is None:
+            return np.zeros_like(frequency)
+        holders = float(self.law.shares[self.law.sizes > 0].sum())
+        behind = Truncation(law=self.law, l=1).share(np.clip(frequency, 0.0, 1.0)) / max(holders, 1e-9)
+        return behind / max(1.0, float(behind.sum()))
 
 
 class Total(NamedTuple):
@@ -236,7 +255,8 @@ def shrink(
         again_mean, mean_of = mean_of, np.full(whole.frequency.size, centre)
         mean_of[earlier.keys] = again_mean
     frequency, frequency_top, in_top = summaries
-    concentrated = bool(np.sort(in_top)[-top:].mean() >= tuning.concentrated)
+    least = max(tuning.concentrated, tuning.likelier * top / in_top.size)
+    concentrated = bool(np.sort(in_top)[-top:].mean() >= least)
     return Shrunk(
         frequency=frequency,
         frequency_top=frequency_top if concentrated else frequency,
@@ -371,9 +391,10 @@ class _Signs:
         left = seen.signed[:, None] - self.share * centre - slope * (seen.frequency[:, None] - self.share)
         return left, spread.signed - slope * spread.crossed
 
-    def law(self, centre: float, tau: float) -> Floats:
-        """Log-densities of the signed share, keys by grid."""
-        return self._believe(centre, tau)[0]
+    def moments_of(self, centre: float, tau: float) -> tuple[Floats, Floats, Floats]:
+        """Log-densities of the signed share, and means and errors of m before its range is known."""
+        law, middle, spread = self._believe(centre, tau)
+        return law, np.clip(middle, -1.0, 1.0), np.zeros_like(middle) if spread is None else spread
 
     def believe(self, centre: float, tau: float) -> tuple[Floats, Floats]:
         """Log-densities of the signed share and posterior means of m, keys by grid."""
@@ -422,22 +443,33 @@ def _reached(z: Floats) -> Floats:
 def _fit(signs: _Signs, law: Floats, anchor: Anchor, tuning: Shrinking) -> tuple[float, float]:
     """The centre and spread of means that the keys and the value group together find likeliest.
 
-    The centre is looked for within two errors of the anchor, at nine places and twice more at nine between
-    neighbours: to an eighteenth of that error, so what is missed adds a thousandth to its square.
+    The centre is looked for at nine places of the whole range, or within two errors of the anchor if that is
+    all that is known of it, and twice more at nine between neighbours: to .03, or an eighteenth of those
+    errors, so what is missed adds less than .001 to the square of a mean's error.
     """
     keys = np.argsort(-signs.evidence.frequency)[: tuning.most_keys]
     few, known = signs.only(keys), law[keys]
+    weights = anchor.weights(_shares(known) @ few.grid)
 
     def likelihood(centre: float, tau: float) -> float:
-        joint = known + few.law(centre, tau)
+        density, means, spread = few.moments_of(centre, tau)
+        joint = known + density
         best = joint.max(axis=1, keepdims=True)
-        fit = (best[:, 0] + np.log(np.exp(joint - best).sum(axis=1))).sum()
-        return float(fit - ((centre - anchor.mean) / anchor.error) ** 2 / 2 - (tau / tuning.spread) ** 2 / 2)
+        chances = np.exp(joint - best)
+        total = chances.sum(axis=1)
+        fit = (best[:, 0] + np.log(total)).sum() - (
+            (centre / tuning.centre) ** 2 + (tau / tuning.spread) ** 2
+        ) / 2
+        own = (chances * means).sum(axis=1) / total
+        doubt = (chances * spread**2).sum(axis=1) / total
+        expected = weights @ own + (1 - weights.sum()) * centre
+        variance = anchor.error**2 + weights**2 @ doubt
+        return float(fit - (anchor.mean - expected) ** 2 / variance / 2 - math.log(variance) / 2)
 
-    reach = min(2 * anchor.error, 1.0)
     around = np.linspace(-1, 1, 9)
+    start, reach = (0.0, 1.0) if tuning.centre < math.inf else (anchor.mean, min(2 * anchor.error, 1.0))
     # Both at once first: a centre outside with a wide spread looks much like the right ones.
-    pairs = itertools.product(np.clip(anchor.mean + reach * around, -1, 1).tolist(), tuning.spreads[::2])
+    pairs = itertools.product(np.clip(start + reach * around, -1, 1).tolist(), tuning.spreads[::2])
     centre, tau = max(pairs, key=lambda pair: likelihood(*pair))
     for _ in range(2):
         tau = max(tuning.spreads, key=lambda each: likelihood(centre, each))

@@ -43,7 +43,8 @@ class Found(NamedTuple):
 
 def outcome(settings: Settings, answers: Answers) -> Outcome:
     """What is published, and the unbiased numbers behind it."""
-    law, anchor = sizes.law(settings, answers), values.anchor(settings, answers)
+    law = sizes.law(settings, answers)
+    anchor = values.anchor(settings, answers, law)
     find = _in_two_rounds if answers.were_asked("discover") else _in_one_round
     found = find(settings, answers, law, anchor or NO_ANCHOR)
     raw, said = found.raw, found.notes

@@ -50,12 +50,13 @@ class Auto(Settings):
             case "overlap":
                 return measure.ask_again(self, before, discover.read_overlap(self, answers))
             case "collect" if check.is_due(self, before):
-                measured = measure.read(answers.required("collect"), sizes.law(self, answers))
-                return check.ask(self, measured, values.anchor(self, answers))
+                law = sizes.law(self, answers)
+                measured = measure.read(answers.required("collect"), law)
+                return check.ask(self, measured, values.anchor(self, answers, law))
             case "measure" if check.is_due(self, before):
                 candidates = discover.read_overlap(self, answers)
                 measured = measure.read(answers.required("measure"), candidates.law)
-                return check.ask(self, measured, values.anchor(self, answers))
+                return check.ask(self, measured, values.anchor(self, answers, sizes.law(self, answers)))
         if distribution.is_told(answers):
             return distribution.outcome(self, answers)
         return outcome(self, answers)

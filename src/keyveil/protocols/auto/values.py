@@ -58,10 +58,13 @@ def read(settings: Settings, answers: Answers) -> Values | None:
     return Values(Anchor(mean, error / held), SizeLaw(sizes=sizes, shares=shares, mean_error=error))
 
 
-def anchor(settings: Settings, answers: Answers) -> Anchor | None:
-    """Where means lie on the whole, if anybody answered."""
+def anchor(settings: Settings, answers: Answers, sizes: SizeLaw) -> Anchor | None:
+    """Where means lie on the whole, if anybody answered: of one pair of each, of as many as they hold."""
     found = read(settings, answers)
-    return None if found is None else found.anchor
+    if found is None:
+        return None
+    # Where nothing is expected of the centre all of the answer speaks of it, as in the first version.
+    return found.anchor._replace(law=sizes if settings.tuning.shrinking.centre < math.inf else None)
 
 
 def law(settings: Settings, answers: Answers) -> SizeLaw:
