@@ -55,12 +55,12 @@ def test_crowds_that_are_none_are_refused(wrong, message):
 # --- the choice ---
 
 
-def test_lengths_cover_all_but_one_in_a_hundred():
+def test_lengths_cover_all_but_one_in_a_thousand():
     assert lengths(SizeLaw.exactly(1)) == [1]
     assert lengths(SizeLaw.exactly(0)) == [1]
     assert lengths(SizeLaw.exactly(3)) == [1, 2, 3]
     assert 100 <= 1.33 * lengths(SizeLaw.exactly(100))[-1] <= 133
-    rare = SizeLaw(sizes=np.array([2.0, 500.0]), shares=np.array([0.995, 0.005]))
+    rare = SizeLaw(sizes=np.array([2.0, 500.0]), shares=np.array([0.9995, 0.0005]))
     assert lengths(rare) == [1, 2]
 
 

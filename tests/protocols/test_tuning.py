@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from keyveil.estimate.shrink import Anchor, Evidence, shrink
-from keyveil.estimate.sizes import SizeLaw, Truncation, class_ends, size_classes
+from keyveil.estimate.sizes import SizeLaw, Truncation, class_ends, size_classes, with_tail
 from keyveil.mechanisms import PopularSize, Response, SizeClass, build
 from keyveil.plan import Crowd, lengths, options
 from keyveil.protocols.auto import NEWEST, TUNINGS, Auto, check, discover, notes, values
@@ -231,6 +231,15 @@ def length_chosen(scene, **crowd):
     )
 
 
+def length_for_means(scene):
+    """The same where records have a long tail and budgets are small: means are the harder part."""
+    return sum(
+        chosen(scene, epsilon=epsilon, users=users, law=TAILED).mechanism.pairs_per_user
+        for epsilon in (1, 2)
+        for users in (10**5, 10**6, 10**7)
+    )
+
+
 # --- sizes and truncation ---
 
 
@@ -244,12 +253,11 @@ def single_sizes(scene):
     return sum(after - start == 1 for start, after in pairwise(starts))
 
 
-def told_law(scene, support):
+def told_law(scene, support, expected=None):
     oracle = Response.for_epsilon(1, 5)
     tally = Tally.of(question="q", n_reports=1000, support=support)
-    return SizeLaw.from_answers(
-        SizeClass(n_keys=9, starts=(0, 1, 2, 3, 4)), oracle, tally, scene.tuning.size_model
-    )
+    classes = SizeClass(n_keys=9, starts=(0, 1, 2, 3, 4))
+    return SizeLaw.from_answers(classes, oracle, tally, scene.tuning.size_model, expected=expected)
 
 
 def strength(scene, heard, *, size=50, l=1, n=10**6):
@@ -333,13 +341,29 @@ def crowds_with_common_keys(scene):
 
 
 def top_of_noise(scene):
-    return float(shrunk(scene, told(zipf(200) / 4, np.zeros(200), 3000), top=10).frequency_top[:10].sum())
+    return float(shrunk(scene, told(zipf(200) / 4, np.zeros(200), 12_000), top=20).frequency_top[:20].sum())
+
+
+def centre_without_evidence(scene):
+    """Where means are taken to lie if all that is known is that they may lie above the middle."""
+    evidence = told(zipf(5), np.full(5, 0.5), 300)
+    return shrunk(scene, evidence, anchor=Anchor(0.9, 0.5)).centre
+
+
+def halves_with_a_top(scene):
+    """In how many crowds a top of half the keys stands out."""
+    found = (
+        shrunk(scene, told(zipf(20) / 4, np.zeros(20), n, seed=seed), top=10)
+        for n in np.geomspace(300, 10**5, 8)
+        for seed in range(3)
+    )
+    return sum(not np.array_equal(each.frequency, each.frequency_top) for each in found)
 
 
 def crowds_with_a_top(scene):
     """In how many crowds, small to large, a top stands out."""
     found = (
-        shrunk(scene, told(zipf(400) / 40, np.zeros(400), n), top=5) for n in np.geomspace(30, 10**5, 30)
+        shrunk(scene, told(zipf(400) / 40, np.zeros(400), n), top=1) for n in np.geomspace(30, 10**5, 30)
     )
     return sum(not np.array_equal(each.frequency, each.frequency_top) for each in found)
 
@@ -353,9 +377,11 @@ QUIET = {
     "choosing.own_keys",
     "choosing.sharing",
     "fewest_tops",
+    "shrinking.concentrated",
     "shrinking.most_keys",
     "size_model.least_kept",
     "skew_doubt",
+    "surely",
     "top_points",
 }
 
@@ -377,9 +403,12 @@ CONSEQUENCES = {
     "overlap": Consequence(lambda s: s.asked("overlap"), 200, UP),
     "check": Consequence(lambda s: s.asked("check"), 200, UP),
     "size_reach": Consequence(
-        lambda s: s.auto(pairs_per_user=3).start("c").mechanism.encoder.starts[-1], 6, UP
+        lambda s: len(s.auto(pairs_per_user=20).start("c").mechanism.encoder.starts), 15, UP
     ),
-    "few_classes": Consequence(declared_with_response, 7, UP),
+    "size_tail": Consequence(
+        lambda s: s.auto(pairs_per_user=20, n_keys=3000).start("c").mechanism.encoder.starts[-1], 144, UP
+    ),
+    "few_classes": Consequence(declared_with_response, 4, UP),
     "fewest_holders": Consequence(holders_at_least, 0.05, UP),
     "top_head": Consequence(frequency_of_interest, 0.22848751, DOWN),
     "top_points": Consequence(mean_of_interest, 0.11790684, DOWN),
@@ -399,14 +428,16 @@ CONSEQUENCES = {
     "choosing.hopeless": Consequence(users_for_means, 74119, UP),
     "choosing.frequencies_first": Consequence(dial_without_means, 0.8, UP),
     "choosing.dear_levels": Consequence(times_levels_are_taken, 8, UP),
-    "choosing.means_weigh": Consequence(lambda s: length_chosen(s, law=TAILED), 42, DOWN),
-    "choosing.unmodelled": Consequence(lambda s: length_chosen(s, want="frequency"), 437, UP),
+    "choosing.means_weigh": Consequence(length_for_means, 34, DOWN),
+    "choosing.unmodelled": Consequence(lambda s: length_chosen(s, want="frequency"), 388, UP),
+    "choosing.worst": Consequence(lambda s: length_chosen(s, law=TAILED), 42, UP),
     "choosing.sharing": Consequence(hashes_asked_for, 524288, DOWN),
     "choosing.own_keys": Consequence(most_keys_alone, 992, UP),
-    "choosing.longest": Consequence(lambda s: max(lengths(TAILED, s.tuning.choosing)), 49, DOWN),
+    "choosing.longest": Consequence(lambda s: max(lengths(TAILED, s.tuning.choosing)), 476, DOWN),
     "choosing.longer": Consequence(lambda s: len(lengths(EVEN, s.tuning.choosing)), 15, DOWN),
     "size_model.every": Consequence(single_sizes, 6, UP),
     "size_model.wider": Consequence(lambda s: len(classes(s, 300)), 20, DOWN),
+    "size_model.tail": Consequence(lambda s: len(with_tail((0, 1, 2), 100, s.tuning.size_model)), 8, DOWN),
     "size_model.beyond": Consequence(lambda s: class_ends((0, 1, 2, 8), s.tuning.size_model)[-1], 12, UP),
     "size_model.mean_error": Consequence(
         lambda s: told_law(s, [100, 250, 200, 350, 100]).mean_error, 0.1341274, UP
@@ -414,7 +445,10 @@ CONSEQUENCES = {
     "size_model.least_spread": Consequence(
         lambda s: told_law(s, [0, 0, 1000, 0, 0]).mean_error, 0.013686043, UP
     ),
-    "size_model.unmodelled": Consequence(error_of_whole_records, 0.042344632, UP),
+    "size_model.expected_users": Consequence(
+        lambda s: told_law(s, [150, 450, 150, 125, 125], expected=9.0).mean, 1.2634666, UP
+    ),
+    "size_model.unmodelled": Consequence(error_of_whole_records, 0.041411424, UP),
     "size_model.strength": Consequence(lambda s: strength(s, (0.0, 0.0)), 0.79999621, UP),
     "size_model.strength_error": Consequence(lambda s: strength(s, (0.18, 0.02), n=3000), 0.030228232, DOWN),
     "size_model.most_strength": Consequence(lambda s: strength(s, (0.0, 0.2), size=3, n=10**8), 1.5, UP),
@@ -425,10 +459,12 @@ CONSEQUENCES = {
     "shrinking.iterations": Consequence(roughness, 0.36624964, UP),
     "shrinking.bandwidth": Consequence(roughness, 0.36624964, DOWN),
     "shrinking.most_keys": Consequence(centre_of_layers, 0.69444444, DOWN),
+    "shrinking.centre": Consequence(centre_without_evidence, 0.41666667, UP),
+    "shrinking.likelier": Consequence(halves_with_a_top, 11, DOWN),
     "shrinking.spread": Consequence(lambda s: spread_of(s, (-0.9, 0.0, 0.9), 3000), 0.45, UP),
     "shrinking.dense": Consequence(crowds_with_common_keys, 4, DOWN),
-    "shrinking.sharp": Consequence(top_of_noise, 0.17552629, UP),
-    "shrinking.concentrated": Consequence(crowds_with_a_top, 2, DOWN),
+    "shrinking.sharp": Consequence(top_of_noise, 0.34946373, UP),
+    "shrinking.concentrated": Consequence(crowds_with_a_top, 3, DOWN),
     "shrinking.spreads": Consequence(lambda s: spread_of(s, (-0.95, 0.95) * 20, 10**6), 1, UP),
 }
 

@@ -21,7 +21,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from keyveil.estimate.sizes import UNMODELLED, SizeLaw, Truncation, slope
+from keyveil.estimate.sizes import SizeLaw, Truncation, slope
 from keyveil.mechanisms import KeyValueMechanism, SubsetSelection, build
 from keyveil.mechanisms.oracles import COHORTS
 from keyveil.numerics import parse_epsilon
@@ -51,16 +51,18 @@ class Choosing:
     """Levels tell means better than signs; they may cost frequencies this much more error."""
     means_weigh: float = 2.0
     """Where both are wanted a mean's error counts with this power: twice what a frequency's does."""
-    unmodelled: float = UNMODELLED
+    unmodelled: float = 0.15
     """The part of what truncation takes that is expected to stay wrong, whatever the number of users."""
+    worst: float = 0.3
+    """What truncation takes is by this part what it may take whatever tastes are, by the rest as modelled."""
     sharing: float = 1.0
     """So many reports share a hash where records hold one pair: what they share is then below their noise."""
-    longest: float = 0.01
+    longest: float = 0.001
     """No padding length is tried beyond the records of all but this share of the users."""
     longer: float = 0.33
     """Each length tried is this much longer than the one before: noise grows by no more between two."""
     own_keys: int = 1000
-    """Up to so many keys one may be told alone, by `subset`: with more of them hashes are as good, to a part
+    """Up to so many keys one may be named alone, by `subset`: with more of them hashes are as good, to a part
     in 80 up to epsilon 2 and in 35 at 4, and a set takes a bit a key. 0: keys are never asked for alone."""
 
 
@@ -167,9 +169,10 @@ def promise(
     cut = truncation.share(at)
     grown = slope(truncation.frequency, cut, np.maximum(1e-6, cut / 100))
     spread = mechanism.moments.covariance(cut, tuning.typical_mean, mechanism.expected_asked(reports))
-    left = truncation.left_out(at, tuning.unmodelled)
+    left = truncation.left_out(at, tuning.unmodelled, tuning.worst)
     # Of keys that nobody holds nothing is known, and of no key's mean where signs are tied.
-    known = cut**2 / spread.of_mean(1.0, tuning.typical_mean)
+    noise = spread.of_mean(1.0, tuning.typical_mean)
+    known = cut**2 / (noise + (tuning.worst * tuning.unmodelled * truncation.unheard().part(cut) * cut) ** 2)
     of_mean = 1 / (1 / PRIOR_MEAN_VARIANCE + known)
     return Choice(
         mechanism=mechanism,
@@ -180,7 +183,7 @@ def promise(
 
 
 def lengths(law: SizeLaw, tuning: Choosing = CHOOSING) -> list[int]:
-    """Padding lengths worth trying: up to what all but one in a hundred users hold, in steps of a third."""
+    """Padding lengths worth trying: up to what all but one in a thousand users hold, in steps of a third."""
     reached = np.cumsum(law.shares)
     largest = max(1.0, float(law.sizes[np.searchsorted(reached, (1 - tuning.longest) * reached[-1])]))
     tried, step = [1, 2, 3, 4], 1 + tuning.longer

@@ -90,5 +90,7 @@ def read_overlap(settings: Settings, answers: Answers) -> Candidates:
     opened, heard = answers.opened("overlap"), answers.heard("overlap")
     if opened.round.keys is None:
         raise opened.unreadable()
-    law = sizes.law(settings, answers) if heard is None else sizes.read(heard, settings.tuning)
+    law = sizes.law(settings, answers)
+    if heard is not None:
+        law = sizes.read(heard, settings.tuning, law.mean)
     return Candidates(opened.round.keys, law)

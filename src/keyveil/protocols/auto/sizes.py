@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from keyveil.estimate.shrink import Total
-from keyveil.estimate.sizes import SizeLaw, size_classes
+from keyveil.estimate.sizes import SizeLaw, size_classes, with_tail
 from keyveil.mechanisms import EncodedOracle, SizeClass
 from keyveil.mechanisms.symbol.encoded import SizeClassResponse, SizeClassWave
 from keyveil.protocols.auto import groups, values
@@ -22,8 +24,10 @@ def ask(settings: Settings, campaign: str) -> Round:
 def question(settings: Settings, n_keys: int) -> EncodedOracle:
     """How many of these keys a user holds."""
     tuning = settings.tuning
-    largest = min(tuning.size_reach * settings.pairs_per_user, n_keys)
-    starts = size_classes(largest, tuning.size_model)
+    expected, largest = (
+        min(reach * settings.pairs_per_user, n_keys) for reach in (tuning.size_reach, tuning.size_tail)
+    )
+    starts = with_tail(size_classes(expected, tuning.size_model), largest, tuning.size_model)
     asks = SizeClassResponse if len(starts) <= tuning.few_classes else SizeClassWave
     return asks.for_epsilon(settings.epsilon, n_keys=n_keys, starts=starts)
 
@@ -33,14 +37,19 @@ def law(settings: Settings, answers: Answers) -> SizeLaw:
     if not settings.holds_several:
         return values.law(settings, answers)
     found = answers.heard("sizes")
-    return SizeLaw.exactly(settings.pairs_per_user) if found is None else read(found, settings.tuning)
+    if found is None:
+        return SizeLaw.exactly(settings.pairs_per_user)
+    # The mean of exponential sizes of which nine in ten are at most what is declared.
+    return read(found, settings.tuning, settings.pairs_per_user / math.log(10))
 
 
-def read(found: Answered, tuning: Tuning) -> SizeLaw:
-    """What a group answered about its sizes."""
+def read(found: Answered, tuning: Tuning, expected: float) -> SizeLaw:
+    """What a group answered about its sizes, of which this mean was expected."""
+    model = tuning.size_model
     match found.round.mechanism:
         case EncodedOracle(encoder=SizeClass() as classes, oracle=oracle):
-            return SizeLaw.from_answers(classes, oracle, found.tally, tuning.size_model)
+            mean = expected if model.expected_users else None
+            return SizeLaw.from_answers(classes, oracle, found.tally, model, expected=mean)
     raise found.unreadable()
 
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from keyveil.errors import ProtocolError
 from keyveil.estimate.shrink import SHRINKING, Shrinking
-from keyveil.estimate.sizes import SIZE_MODEL, SizeModel
+from keyveil.estimate.sizes import SIZE_MODEL, UNMODELLED, SizeModel
 from keyveil.mechanisms.value.ue_sw import BINS
 from keyveil.plan.choice import CHOOSING, Choosing
 
@@ -31,7 +31,7 @@ class Tuning:
     most_values: Fraction = Fraction(5, 100)
     """At most this share tells the sign of one value: in small crowds frequencies need the rest."""
     anchors: int = 200
-    """As many of them as 200 who told the plain truth: the anchor is then known to 1/sqrt(200) = 0.07."""
+    """As many of them as 200 who say the plain truth: the anchor is then known to 1/sqrt(200) = 0.07."""
     anchored: float = 0.04
     """Nobody is asked where the keys together tell the centre of means to this error: half the anchor's."""
     discover: Fraction = Fraction(1, 2)
@@ -44,7 +44,9 @@ class Tuning:
     # --- what they are asked ---
 
     size_reach: int = 2
-    """Sizes are told apart up to this many times what nine users in ten hold at most."""
+    """Sizes are distinguished up to this many times what nine users in ten hold at most."""
+    size_tail: int = 8
+    """And in a few wide classes up to this many times: of lognormal sizes (sigma 1) all but 1 in 2,000."""
     few_classes: int = 9
     """Up to so many classes randomized response tells sizes better than a square wave does."""
     fewest_holders: float = 0.05
@@ -64,8 +66,8 @@ class Tuning:
     most_candidates: int = 3000
     """And at most so many: what is asked about in private costs noise, what is estimated costs memory."""
     bins: int = BINS
-    """Where distributions are wanted values are told on so fine a grid, that of `ue-sw`: with 16 bins errors
-    are 1.3 to 1.9 times as large from epsilon 1 to 4, with 32 about the same. 0: no distribution is told."""
+    """Where distributions are wanted values are sent on so fine a grid, that of `ue-sw`: with 16 bins errors
+    are 1.3 to 1.9 times as large from epsilon 1 to 4, with 32 about the same. 0: nobody is asked for them."""
     most_popular: float = 2.5
     """Who checks is not heard for more popular pairs than this many times the mean: more is more noise."""
     check_classes: tuple[float, ...] = (1.5, 2.5, 5)
@@ -89,7 +91,13 @@ class Tuning:
     shrinking: Shrinking = SHRINKING
 
 
-_FIRST = Tuning(choosing=replace(CHOOSING, sharing=math.inf, own_keys=0), bins=0)
+_FIRST = Tuning(
+    size_tail=2,
+    bins=0,
+    choosing=replace(CHOOSING, sharing=math.inf, own_keys=0, worst=0.0, longest=0.01, unmodelled=UNMODELLED),
+    size_model=replace(SIZE_MODEL, expected_users=0.0),
+    shrinking=replace(SHRINKING, centre=math.inf, likelier=0.0),
+)
 
 TUNINGS: Mapping[int, Tuning] = MappingProxyType({1: _FIRST, 2: Tuning()})
 NEWEST = max(TUNINGS)
