@@ -1,6 +1,6 @@
 """`auto` on populations that nobody tuned to, against the papers' mechanisms at their own best length.
 
-    python bench/zoo.py [--quick] [--animal NAME,..] [--users N,..]     rewrites bench/results/zoo.csv
+    python bench/zoo.py [--quick] [--animal NAME,..] [--users N,..]     rewrites rows of bench/results/zoo.csv
 
 A gain is the squared error of the best paper's mechanism over ours; above 1 is better. Goals: no gain below
 0.95 beyond two standard errors, intervals that hold the truth in at least 93 % of cases, informative ones of
@@ -24,7 +24,8 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0)
 USERS = (2_000, 20_000, 200_000, 1_000_000)
 LEAST_GAIN, LEAST_COVERED = 0.95, 0.93
 # Repeats of a cell: enough for coverage to be known to about .02 with 50 keys, fewer where runs are long.
-REPEATS = {2_000: 20, 20_000: 20, 200_000: 8, 1_000_000: 4}
+REPEATS = {2_000: 20, 20_000: 10, 200_000: 5, 1_000_000: 3}
+Row = dict[str, str]
 
 
 def misses(verdict: Verdict, repeats: int) -> list[str]:
@@ -51,7 +52,7 @@ def main() -> None:
     parser.add_argument("--mechanism", default="auto")
     given = parser.parse_args()
     sizes = [int(word) for word in given.users.split(",")][: 2 if given.quick else None]
-    rows, started = [], time.perf_counter()
+    rows, started, bad = read(), time.perf_counter(), 0
     print(
         f"{'population':12}{'users':>10}{'eps':>5}{'freq':>8}{'top':>8}{'mean':>8}{'cov':>7}{'mean':>7}{'inf':>7}"
     )
@@ -61,7 +62,11 @@ def main() -> None:
             for epsilon in EPSILONS[1::2] if given.quick else EPSILONS:
                 verdict = referee(name, crowd, given.mechanism, epsilon, repeats=repeats, seed=1)
                 missed = misses(verdict, repeats)
-                rows.append({**verdict.to_fields(), "missed": " ".join(missed)})
+                bad += bool(missed)
+                row = {name: text_of(value) for name, value in verdict.to_fields().items()}
+                rows[place(row)] = row | {"missed": " ".join(missed)}
+                if not given.quick and given.mechanism == "auto":
+                    write(rows)
                 numbers = (verdict.frequency_gain, verdict.frequency_gain_top, verdict.mean_gain_top)
                 covered = (
                     verdict.frequency_coverage,
@@ -75,14 +80,35 @@ def main() -> None:
                     + (f"  misses {', '.join(missed)}" if missed else ""),
                     flush=True,
                 )
-    bad = sum(bool(row["missed"]) for row in rows)
-    print(f"{bad} of {len(rows)} cells miss a goal; {time.perf_counter() - started:.0f} s", file=sys.stderr)
-    if given.quick or given.animal != ",".join(ZOO) or given.mechanism != "auto":
-        return
-    with RESULTS.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+    print(f"{bad} cells miss a goal; {time.perf_counter() - started:.0f} s", file=sys.stderr)
+
+
+def text_of(value: object) -> str:
+    """Three digits of a number; nothing where there is none."""
+    if value is None:
+        return ""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def place(row: Row) -> tuple[int, int, float]:
+    """Where a row stands in the table."""
+    return list(ZOO).index(row["population"]), int(row["users"]), float(row["epsilon"])
+
+
+def read() -> dict[tuple[int, int, float], Row]:
+    """The rows that there are."""
+    if not RESULTS.exists():
+        return {}
+    with RESULTS.open(newline="", encoding="utf-8") as file:
+        return {place(row): row for row in csv.DictReader(file)}
+
+
+def write(rows: dict[tuple[int, int, float], Row]) -> None:
+    """All rows, in the order of the zoo."""
+    with RESULTS.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=list(next(iter(rows.values()))), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows(rows[each] for each in sorted(rows))
 
 
 if __name__ == "__main__":
