@@ -219,7 +219,8 @@ def run(*arguments: object) -> dict[str, float]:
     command = [str(each) for each in arguments]
     timer = (
         "import resource, subprocess, sys, time, json\n"
-        "t = time.perf_counter(); r = subprocess.run(sys.argv[1:], stderr=subprocess.DEVNULL).returncode\n"
+        "t, nowhere = time.perf_counter(), subprocess.DEVNULL\n"
+        "r = subprocess.run(sys.argv[1:], stdout=nowhere, stderr=nowhere).returncode\n"
         "u = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
         "print(json.dumps([time.perf_counter() - t, u.ru_utime + u.ru_stime, u.ru_maxrss / 1e6, r]))"
     )
