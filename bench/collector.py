@@ -139,7 +139,7 @@ def cpu(pid):
 def singles(server, run, single, senders, seconds):
     """Reports that come alone, beside requests that do nothing."""
     # Made beforehand: the sender's work would be taken for the collector's.
-    prepared = [single.request() for _ in range(int(30_000 * seconds))]
+    prepared = [single.request() for _ in range(int(90_000 * seconds))]
     rounds, costs = [], []
     # No-op and reports take turns, so that both meet the same neighbours.
     for _ in range(3):
