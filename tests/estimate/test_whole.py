@@ -35,7 +35,7 @@ def test_means_stay_what_they_are_and_their_intervals_allow_for_any_values_that_
     whole = untruncate(raw, HALVES)
     assert np.array_equal(whole.mean, raw.mean)
     (low, high), (least, most) = raw.mean_interval(), whole.mean_interval()
-    # Nine tenths of these holders were heard at least: as many records of 20 as of 10 may hide one each.
+    # Every record of 20 is cut to 10, so that half of all users may have hidden the key.
     heard = raw.frequency_interval()[0]
     part = 0.5 / (heard + 0.5)
     assert least == pytest.approx((1 - part) * low - part)

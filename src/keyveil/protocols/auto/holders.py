@@ -21,7 +21,7 @@ def law(answers: Answers, tuning: Tuning) -> SizeLaw:
     found = answers.heard("collect") or answers.heard("discover")
     if found is None:
         return SizeLaw.exactly(1)
-    held, variance = _told(found)
+    held, variance = _added_up(found)
     known, even = 1 / variance, 1 / EVEN_VARIANCE
     held = (held * known + EVEN_MEAN * even) / (known + even)
     held = min(1.0, max(held, tuning.fewest_holders))
@@ -29,7 +29,7 @@ def law(answers: Answers, tuning: Tuning) -> SizeLaw:
     return SizeLaw(sizes=np.array([0.0, 1.0]), shares=np.array([1 - held, held]), mean_error=error)
 
 
-def _told(found: Answered) -> tuple[float, float]:
+def _added_up(found: Answered) -> tuple[float, float]:
     """The sum of all frequencies, and its variance: at most that of as many independent numbers."""
     raw, mechanism = unbiased(found), found.round.mechanism
     held = float(raw.frequency.sum())
