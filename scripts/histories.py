@@ -400,8 +400,20 @@ def hostile() -> Iterator[History]:
         what="a round is opened again about fewer keys",
         steps=(YES, answers(asked), refuses("pinned", keys["a"]), refuses("pinned", keys["ab"])),
     )
+    secret = {name: value for name, value in asked.items() if name != "dither"}
+    for what, other in {
+        "dither": {**asked, "dither": 32},
+        "rounding": {**secret, "format": "keyveil-round/1"},
+    }.items():
+        yield History(
+            name=f"hostile-other-{what}",
+            what=f"a round is opened again with another {what} of values: no second answer",
+            steps=(YES, answers(asked), refuses("pinned", other), repeats(asked)),
+        )
     for what, change in {
-        "mechanism": {"mechanism": {"id": "grr", "epsilon": "1"}},
+        "mechanism": {
+            "mechanism": {"id": "pckv-ue", "epsilon": "1", "allocation": "optimal", "pairs_per_user": 2}
+        },
         "epsilon": {"mechanism": {"id": "kvue", "epsilon": "1/2"}},
         "group": {"group": ["0", "1/2"]},
         "purpose": {"purpose": "something else"},
@@ -494,6 +506,7 @@ def hostile() -> Iterator[History]:
             refuses("over-promise", {**asked, "number": 2}),
         ),
     )
+    undithered = asking(dither=1).device_config()
     yield History(
         name="hostile-starts",
         what="classes of sizes that begin anywhere (A1)",
@@ -501,9 +514,9 @@ def hostile() -> Iterator[History]:
             YES,
             refuses(
                 "bad-description",
-                {**asked, "mechanism": {"id": "size-class", "epsilon": "1", "starts": [3, 4]}},
+                {**undithered, "mechanism": {"id": "size-class", "epsilon": "1", "starts": [3, 4]}},
             ),
-            answers({**asked, "mechanism": {"id": "size-class", "epsilon": "1", "starts": [0, 2]}}),
+            answers({**undithered, "mechanism": {"id": "size-class", "epsilon": "1", "starts": [0, 2]}}),
         ),
     )
     yield History(

@@ -105,6 +105,7 @@ def files() -> dict[str, dict[str, Any]]:
 def campaign(**fields: Any) -> Campaign:
     """The smallest that can be asked about."""
     told = {"name": "c", "epsilon": 1.0, "keys": ["a", "b"], "value_range": [0.0, 1.0], "pairs_per_user": 2}
+    told["dither"] = 1
     return Campaign.from_fields({**told, "mechanism": "kvue", **fields})
 
 
@@ -141,7 +142,7 @@ def rounds() -> Iterator[tuple[str, Description]]:
     good = base("kvue")
     ends = (*FRACTIONS, "2")
     spoilt: dict[str, tuple[Any, ...]] = {
-        "format": (*FOREIGN, "keyveil-round/2", "keyveil-device/1", "KEYVEIL-ROUND/1"),
+        "format": (*FOREIGN, "keyveil-round/2", "keyveil-round/3", "keyveil-device/1", "KEYVEIL-ROUND/1"),
         "number": (*SIZES, 65536, 65535, 2),
         "purpose": (*FOREIGN, "x" * 200, "x" * 201, "é", "a\nb", '"'),
         "protocol": (
@@ -173,6 +174,7 @@ def rounds() -> Iterator[tuple[str, Description]]:
         for value in values:
             yield _why(field, value), changed(good, (field,), value)
     yield "a field too many", {**good, "kernel": 1}
+    yield from dithers(good)
     yield (
         "the round of an older keyveil",
         {
@@ -191,6 +193,24 @@ def rounds() -> Iterator[tuple[str, Description]]:
         yield f"a field named {more}", json.loads(json.dumps(good)[:-1] + f', "{more}": 1}}')
     for name in ("size-class", "record-size", "grr"):
         yield f"one key of two by {name}", {**base(name), "keys": [1]}
+
+
+def dithers(plain: Description) -> Iterator[tuple[str, Description]]:
+    """A round with a dither, spoilt; and dithers where there can be none."""
+    dithered = {**plain, "format": "keyveil-round/2", "dither": 16}
+    yield "with a dither", dithered
+    for value in (*SIZES, 1, 2, 3, 24, 128, 256, 512, "16", [16]):
+        yield _why("dither", value), changed(dithered, ("dither",), value)
+    yield "a dither in a round that has none", {**plain, "dither": 16}
+    yield "a dither in a round that has none, 1", {**plain, "dither": 1}
+    for name in ("levels", "ue-sw", "grr", "olh"):
+        yield f"a dither for {name}", {**base(name), "format": "keyveil-round/2", "dither": 16}
+    tied = {**base("bucket"), "format": "keyveil-round/2", "dither": 16}
+    for tie in (0, 1 << 31, 1 << 32):
+        yield (
+            f"a dither for signs that are tied {tie} times in 2^32",
+            changed(tied, ("mechanism", "tie"), tie),
+        )
 
 
 def campaigns() -> Iterator[tuple[str, Description]]:
@@ -227,6 +247,7 @@ def campaigns() -> Iterator[tuple[str, Description]]:
             *(None, "ab", {}, [], ["A"], ["A", ""], ["A", 1], ["A", "B"], ["A", "B", "C"]),
             *({"a": "A", "b": "B"}, [["A"], ["B"]]),
         ),
+        "dither": (0, 1, 2, 3, 16, 256, 512, None, True, 1.0, "16", [], {}, HUGE),
         "want": ("frequency", "mean", "distribution", "both", "all", "", None, True, 1, [], {}),
         "ids": ("issued", "own", "ISSUED", "", None, True, 1, [], {}),
         "stranger": (1,),

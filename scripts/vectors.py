@@ -4,8 +4,8 @@
 
 One file a method and allocation. A suite is the description of a round and cases: what a user holds, its
 record (code and level of each pair), random words (little endian, in hexadecimal), the report's id, the
-answer and the report; and the tally of all reports. The public word of a hash is not among the words: it
-follows from the id. `bad_*.json` hold what must be refused, and with which code.
+answer and the report; and the tally of all reports. The public word of a hash is not among the words, nor is
+that of a dither: they follow from the id. `bad_*.json` hold what must be refused, and with which code.
 
     exact.json         exponentials and logarithms, as integers
     calibration.json   mechanisms by name, and the integers that every device must make of them
@@ -34,7 +34,7 @@ from keyveil.client.ledger import nonce_of
 from keyveil.mechanisms import REGISTRY
 from keyveil.methods import has_several_rounds
 from keyveil.report import Envelope, Subset, Symbol, frame, to_frames
-from keyveil.rounds import Round, make_report
+from keyveil.rounds import Round
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "vectors"
 NAMES = (
@@ -104,9 +104,7 @@ def case(campaign: Campaign, round: Round, number: int, held: dict[str, float]) 
     record = round.narrow(campaign.domain.encode(held))
     words = scripted_words(label, round.mechanism.n_words)
     report_id = hashlib.sha256(f"id {label}".encode()).digest()[:16]
-    report = make_report(
-        round.mechanism, record, words, tag=campaign.tag, round=round.number, report_id=report_id
-    )
+    report = round.report(campaign.domain.encode(held), report_id, entropy=lambda _: words)
     answer = round.mechanism.layout.decode(Envelope.from_bytes(report).payload)
     return {
         "held": held,
@@ -140,6 +138,8 @@ def _campaigns(name: str) -> Iterator[Campaign]:
                 other=other,
                 bins=7 if has_bins else None,
                 rounds=2 if name == "privkvm" else None,
+                # Every method once with its values rounded by words of the device's own.
+                dither=1 if n_keys == SIZES[1][0] else None,
             )
 
 

@@ -123,6 +123,8 @@ export interface Mechanism {
   readonly loss: Ratio;
   /** ln(loss) in units of 2^-192, rounded up: what an answer costs. */
   readonly price: bigint;
+  /** Whether values reach the answer as signs that they were rounded to, by whatever word. */
+  readonly tellsSigns?: boolean;
   /** Which word follows from the report's id instead of being drawn. */
   readonly publicWord?: number;
   /** Whether an answer is one that this word gives; there where `publicWord` is. */
@@ -164,6 +166,8 @@ export interface Round {
   /** From the campaign's codes to the round's; null where all keys are asked about. */
   readonly asked: ReadonlyMap<number, number> | null;
   readonly mechanism: Mechanism;
+  /** In how many bins reports are counted by the word that rounds their values; 1 where none does. */
+  readonly dither: number;
   readonly price: bigint;
   /** The hash of everything that the description says. */
   readonly pin: string;

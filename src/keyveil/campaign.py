@@ -19,7 +19,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from keyveil.domain import Domain
+from keyveil.domain import DITHER_BINS, UNDITHERED, Domain, check_dither
 from keyveil.errors import CampaignError, DescriptionError, DomainError, KeyveilError, MissingPackage
 from keyveil.mechanisms import Mechanism, build
 from keyveil.mechanisms.base import ISSUED, check_size
@@ -42,6 +42,8 @@ _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII)
 _LAST_YEAR = 9998
 OWN = "own"
+# Left out of a campaign's text, which says nothing where it is as it always was: older ones keep their ids.
+_UNSAID = (("ids", OWN), ("dither", UNDITHERED))
 _REQUIRED = ("name", "epsilon", "keys", "value_range", "pairs_per_user", "mechanism")
 
 
@@ -71,6 +73,12 @@ class Campaign:
     """How many are expected to answer: `auto` chooses for so many, 100,000 where nothing is said."""
     want: str | None = None
     """What is to be known best: `auto` asks by it, for "both" frequencies and means where nothing is said."""
+    dither: int | None = None
+    """In how many bins reports are counted by the public word that rounds their values; 1 where none does.
+
+    16 where nothing is said and the method tells signs: how values are spread is then known as well, and
+    nothing is lost. A campaign's text leaves out a 1, as all texts once did.
+    """
     ids: str = OWN
     """Where report ids come from: a device's "own" draw, or "issued" by the collector.
 
@@ -121,6 +129,7 @@ class Campaign:
             raise CampaignError(
                 f"want must be one of {', '.join(WANTS)}, got {str(self.want)[:40]!r}, at $.want"
             )
+        self._settle_dither()
         if not is_described:
             self._check_heeds_want()
             if not self.has_several_rounds:
@@ -168,6 +177,11 @@ class Campaign:
         return cls(**given, is_described=is_described)
 
     @classmethod
+    def from_said(cls, said: Mapping[str, Any], *, is_described: bool = False) -> Campaign:
+        """The campaign that the fields of a canonical text describe, which leaves out what was always so."""
+        return cls.from_fields({**dict(_UNSAID), **said}, is_described=is_described)
+
+    @classmethod
     def from_text(cls, text: object) -> Campaign:
         """The campaign whose canonical text this is, as a device receives it; anything else is refused."""
         if not isinstance(text, str) or not _is_readable(text):
@@ -176,7 +190,7 @@ class Campaign:
             said = json.loads(text)
             if not isinstance(said, dict) or len(said.get("keys", ())) > MOST_KEYS:
                 raise CampaignError(f"expected fields and at most {MOST_KEYS} keys")
-            campaign = cls.from_fields(said, is_described=True)
+            campaign = cls.from_said(said, is_described=True)
         except (KeyveilError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
             why = str(error) if isinstance(error, KeyveilError) else type(error).__name__
             raise DescriptionError(f"what was sent is no campaign: {why}, at $.campaign") from None
@@ -188,8 +202,7 @@ class Campaign:
     def canonical_json(self) -> str:
         """One byte string a campaign: sorted fields, no spaces."""
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
-        # Left out where it says what was always so: older campaigns keep their ids.
-        said = {name: value for name, value in values if value is not None and (name, value) != ("ids", OWN)}
+        said = {name: value for name, value in values if value is not None and (name, value) not in _UNSAID}
         return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @cached_property
@@ -242,6 +255,17 @@ class Campaign:
         set_to = {name: getattr(self, name, None) for name in MECHANISM_OPTIONS}
         return {name: value for name, value in set_to.items() if value is not None}
 
+    def _settle_dither(self) -> None:
+        """Write down what is not said: a campaign is what its text says, whatever is usual later."""
+        if self.dither is None:
+            method = METHODS.get(self.mechanism.partition(":")[0])
+            tells_signs = method is not None and method.tells_signs and self.rho != 1
+            object.__setattr__(self, "dither", DITHER_BINS if tells_signs else UNDITHERED)
+        try:
+            check_dither(self.dither)
+        except DomainError as error:
+            raise CampaignError(f"{error}, at $.dither") from None
+
     def _check_heeds_want(self) -> None:
         """Refuse a wish that the method would not listen to."""
         if self.want is None or find_method(self.mechanism)[0].heeds_want:
@@ -267,7 +291,13 @@ class Campaign:
 
     def only_round(self) -> Round:
         """The round of a campaign that has one; it needs no telling."""
-        return Round(campaign=self.id, number=1, purpose="collect", mechanism=self.build())
+        asked = self.build()
+        dither = self._bins if asked.tells_signs else UNDITHERED
+        return Round(campaign=self.id, number=1, purpose="collect", mechanism=asked, dither=dither)
+
+    @property
+    def _bins(self) -> int:
+        return UNDITHERED if self.dither is None else self.dither
 
     def first_round(self) -> Round:
         """The round that a campaign begins with."""
@@ -316,7 +346,7 @@ class Campaign:
         `version` is what an open round says of the protocol that opened it ("auto/1"); the newest if None.
         """
         with _collecting():
-            from keyveil.protocols import IssuedIds, build_protocol
+            from keyveil.protocols import Dithered, IssuedIds, build_protocol
         wanted = self._dials
         if self.rounds is not None:
             wanted["rounds"] = self.rounds
@@ -332,6 +362,8 @@ class Campaign:
             version=version,
             **wanted,
         )
+        if self._bins != UNDITHERED:
+            made = Dithered(protocol=made, dither=self._bins)
         return IssuedIds(protocol=made) if self.issues_ids else made
 
     def tally(self, reports: Iterable[bytes], round: Round | None = None) -> Tally:

@@ -47,6 +47,8 @@ class Method:
     """Whether it makes a difference how many users are expected."""
     heeds_want: bool = False
     """Whether it chooses how to ask by what is wanted most."""
+    tells_signs: bool = False
+    """Whether values are rounded to signs, so that the public dither tells how they are spread at no cost."""
     from_literature: bool = False
     """Whether it is a paper's, kept for comparison."""
 
@@ -93,15 +95,25 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             gives_distribution=True,
             from_literature=True,
         ),
-        "kvue": Method(what="an index, absent or + or - at once", mechanism="kvue", takes_allocations=True),
-        "pckv-ue": Method(what="one noisy trit per key", mechanism="pckv-ue", takes_allocations=True),
-        "pckv-grr": Method(what="one signed key, amplified", mechanism="pckv-grr", takes_allocations=True),
+        "kvue": Method(
+            what="an index, absent or + or - at once",
+            mechanism="kvue",
+            takes_allocations=True,
+            tells_signs=True,
+        ),
+        "pckv-ue": Method(
+            what="one noisy trit per key", mechanism="pckv-ue", takes_allocations=True, tells_signs=True
+        ),
+        "pckv-grr": Method(
+            what="one signed key, amplified", mechanism="pckv-grr", takes_allocations=True, tells_signs=True
+        ),
         "ks-ue": Method(
             what="one noisy trit per key, rarer wrong signs",
             mechanism="ks-ue",
             takes_allocations=True,
+            tells_signs=True,
         ),
-        "ks-grr": Method(what="candidates by hashing, then signed keys among them"),
+        "ks-grr": Method(what="candidates by hashing, then signed keys among them", tells_signs=True),
         "ue-sw": Method(
             what="one noisy value per key; whole distributions",
             mechanism="ue-sw",
@@ -109,13 +121,16 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             takes_allocations=True,
             gives_distribution=True,
         ),
-        "bucket": Method(what="whole records hashed to a few buckets, one sent", mechanism="bucket"),
+        "bucket": Method(
+            what="whole records hashed to a few buckets, one sent", mechanism="bucket", tells_signs=True
+        ),
         "levels": Method(what="an index, absent or a level of the value at once", mechanism="levels"),
         "auto": Method(
             what="the planner's choice for what the sizes turn out to be",
             gives_distribution=True,
             needs_users=True,
             heeds_want=True,
+            tells_signs=True,
         ),
         "krr-harmony": Method(
             what="baseline: key by randomized response, sign apart",

@@ -3,11 +3,12 @@
 One value, the same for whoever meets it: a protocol opens it, a store keeps it, a collector describes it, a
 device checks and pins it, reports and tallies answer it. It has one canonical JSON,
 
-    {"campaign": id, "format": ..., "group": [low, high], "keys": null or codes, "mechanism": {...},
-     "number": 1, "protocol": "auto/1", "purpose": "collect"}
+    {"campaign": id, "dither": 16, "format": ..., "group": [low, high], "keys": null or codes,
+     "mechanism": {...}, "number": 1, "protocol": "auto/1", "purpose": "collect"}
 
-and that text's SHA-256 is its pin: a device that has answered a round answers no other under its number. The
-mechanism is named, never given as integers (`mechanisms.named`).
+(`keyveil-round/2`; a round whose values are rounded by the devices' own words says nothing of a dither and is
+`keyveil-round/1`, as all were once) and that text's SHA-256 is its pin: a device that has answered a round
+answers no other under its number. The mechanism is named, never given as integers (`mechanisms.named`).
 
 A report to it is made here, of a record, random words and an id: its length and the number of its words
 depend on the round alone.
@@ -23,8 +24,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from keyveil.domain import Record
-from keyveil.errors import DescriptionError, MechanismError
+from keyveil.domain import UNDITHERED, Record, check_dither, dither_of, rounded
+from keyveil.errors import DescriptionError, DomainError, MechanismError
 from keyveil.mechanisms import Mechanism
 from keyveil.mechanisms.named import calibrated, read_codes, read_fraction, read_list, read_size
 from keyveil.numerics import WORD_BITS, Entropy, Words, system_entropy
@@ -32,10 +33,12 @@ from keyveil.report import CAMPAIGN_BYTES, HEADER_BYTES, Envelope, public_word
 
 Group = tuple[Fraction, Fraction]
 EVERYBODY: Group = (Fraction(0), Fraction(1))
-FORMAT = "keyveil-round/1"
+FORMAT, DITHERED_FORMAT = "keyveil-round/1", "keyveil-round/2"
 ONE_ROUND = "one-round/1"
 
 _FIELDS = ("campaign", "format", "group", "keys", "mechanism", "number", "protocol", "purpose")
+# Of each format that is read.
+_FIELDS_OF = {FORMAT: _FIELDS, DITHERED_FORMAT: (*_FIELDS, "dither")}
 _PROTOCOL = re.compile(r"[a-z0-9-]{1,40}/[1-9][0-9]{0,4}", re.ASCII)
 _PURPOSE = re.compile(r"[ -~]{0,200}", re.ASCII)
 _MOST_ROUNDS = (1 << 16) - 1
@@ -62,20 +65,30 @@ class Round:
     """Which places in [0, 1) are asked; a device has one place in a campaign."""
     keys: tuple[int, ...] | None = None
     """The codes asked about, renumbered 0, 1, ... in this order; None for all keys."""
+    dither: int = UNDITHERED
+    """In how many bins reports are counted by the public word that rounds their values; 1 where none does."""
+
+    def __post_init__(self) -> None:
+        if self.is_dithered and not self.mechanism.tells_signs:
+            raise MechanismError(
+                f"{type(self.mechanism).__name__} rounds no value to a sign; dither must be 1"
+            )
 
     @classmethod
     def from_fields(cls, said: object, *, n_keys: int) -> Round:
         """The round that is described, of a campaign with so many keys; anything else is refused."""
         said = described(said)
         keys = None if said["keys"] is None else read_codes(said["keys"], "$.keys", n_keys, n_keys)
+        mechanism = calibrated(said["mechanism"], n_keys if keys is None else len(keys))
         return cls(
             campaign=_text(said, "campaign"),
             number=read_size(said["number"], "$.number", 1, _MOST_ROUNDS),
             purpose=_matching(said, "purpose", _PURPOSE, "at most 200 plain letters"),
-            mechanism=calibrated(said["mechanism"], n_keys if keys is None else len(keys)),
+            mechanism=mechanism,
             protocol=_matching(said, "protocol", _PROTOCOL, "a protocol with its version"),
             group=_group(said["group"]),
             keys=keys,
+            dither=_dither(said, mechanism),
         )
 
     def fields(self) -> dict[str, Any]:
@@ -85,7 +98,8 @@ class Round:
             raise MechanismError("a mechanism that was put together by hand has no name to tell devices")
         return {
             "campaign": self.campaign,
-            "format": FORMAT,
+            **({"dither": self.dither} if self.is_dithered else {}),
+            "format": DITHERED_FORMAT if self.is_dithered else FORMAT,
             "group": [str(end) for end in self.group],
             "keys": None if self.keys is None else list(self.keys),
             "mechanism": parameters.to_json(),
@@ -132,9 +146,19 @@ class Round:
         """The part of a record that this round asks about, with its codes."""
         return record if self.keys is None else record.among(self.keys)
 
+    @property
+    def is_dithered(self) -> bool:
+        """Whether values are rounded by the word that the report's id gives."""
+        return self.dither != UNDITHERED
+
+    def asked_of(self, record: Record, report_id: bytes) -> Record:
+        """What the mechanism is given of a record: the keys asked about, rounded where the id says how."""
+        asked = self.narrow(record)
+        return rounded(asked, dither_of(report_id)) if self.is_dithered else asked
+
     def report(self, record: Record, report_id: bytes, *, entropy: Entropy = system_entropy) -> bytes:
         """The noised report about a user's whole record."""
-        words, asked = entropy(self.mechanism.n_words), self.narrow(record)
+        words, asked = entropy(self.mechanism.n_words), self.asked_of(record, report_id)
         return make_report(self.mechanism, asked, words, tag=self.tag, round=self.number, report_id=report_id)
 
 
@@ -160,10 +184,11 @@ def described(said: object) -> dict[str, Any]:
     """The fields of a description: those of this format, all of them and no other."""
     if not isinstance(said, dict) or "format" not in said:
         raise DescriptionError("expected the description of a round, got none")
-    if said["format"] != FORMAT:
-        raise DescriptionError(f"this device reads {FORMAT}, at $.format", code="unknown-version")
-    if set(said) != set(_FIELDS):
-        raise DescriptionError(f"expected {', '.join(_FIELDS)} of a round, and nothing else")
+    if said["format"] not in (FORMAT, DITHERED_FORMAT):
+        known = f"{FORMAT} and {DITHERED_FORMAT}"
+        raise DescriptionError(f"this device reads {known}, at $.format", code="unknown-version")
+    if set(said) != set(names := _FIELDS_OF[said["format"]]):
+        raise DescriptionError(f"expected {', '.join(names)} of a round, and nothing else")
     return said
 
 
@@ -177,6 +202,21 @@ def _matching(said: Mapping[str, Any], name: str, pattern: re.Pattern[str], what
     if isinstance(said[name], str) and pattern.fullmatch(said[name]):
         return str(said[name])
     raise DescriptionError(f"expected {what}, at $.{name}")
+
+
+def _dither(said: Mapping[str, Any], mechanism: Mechanism) -> int:
+    """As said; whoever says it says that there is one."""
+    if said["format"] == FORMAT:
+        return UNDITHERED
+    try:
+        bins = check_dither(said["dither"])
+    except DomainError as error:
+        raise DescriptionError(f"{error}, at $.dither") from None
+    if bins == UNDITHERED:
+        raise DescriptionError("a round without a dither says nothing of it, at $.dither")
+    if not mechanism.tells_signs:
+        raise DescriptionError("a dither is for mechanisms that round values to signs, at $.dither")
+    return bins
 
 
 def _group(said: object) -> Group:

@@ -95,7 +95,7 @@ def test_rounds_of_an_older_protocol_are_followed_as_it_opened_them(tmp_path, ca
     older, history, files = asked.protocol("auto/1"), [], []
     stands = older.start(asked.id)
     while isinstance(stands, Round):
-        tally = draw_tally(stands.mechanism, people, rng, question=stands.question)
+        tally = draw_tally(stands.mechanism, people, rng, question=stands.question, dither=stands.dither)
         files.append(tmp_path / f"{stands.number}.json")
         files[-1].write_text(tally.to_json())
         history.append((stands, tally))

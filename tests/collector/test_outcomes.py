@@ -81,7 +81,7 @@ def test_outcomes_that_were_stored_stay_readable(version, count):
     said = json.loads(gzip.decompress((FOLDER / f"outcomes-{version}.json.gz").read_bytes()))
     assert len(said) == count
     for one in said.values():
-        campaign = Campaign.from_fields(json.loads(one["config"]))
+        campaign = Campaign.from_said(json.loads(one["config"]))
         row = OutcomeRow(version=version, body=base64.b64decode(one["body"]))
         found = unpack_outcome(row, campaign=campaign.id)
         release = json.loads(

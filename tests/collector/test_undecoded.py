@@ -17,14 +17,14 @@ def forbid(monkeypatch):
     def fail(*_):
         raise AssertionError("hashed answers were decoded")
 
-    for name in ("supports", "signed_supports"):
+    for name in ("supports", "signed_supports", "dithered_supports"):
         # The package has a function of the module's name.
         monkeypatch.setattr(sys.modules["keyveil.tally.count"], name, fail)
 
 
-@pytest.mark.parametrize("mechanism", ["bucket", "olh"])
-def test_a_commit_decodes_nothing_and_the_tally_is_the_same(store_url, monkeypatch, mechanism):
-    caller, campaign = Caller(store_url), make_question(mechanism, keys=MANY, pairs_per_user=1)
+@pytest.mark.parametrize(("mechanism", "options"), [("bucket", {"cohorts": 4096}), ("olh", {})])
+def test_a_commit_decodes_nothing_and_the_tally_is_the_same(store_url, monkeypatch, mechanism, options):
+    caller, campaign = Caller(store_url), make_question(mechanism, keys=MANY, pairs_per_user=1, **options)
     admin, token = caller.admin, caller.create(campaign)["device_token"]
     reports = make_reports(campaign, 400)
     with monkeypatch.context() as patched:

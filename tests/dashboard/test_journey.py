@@ -67,7 +67,7 @@ def test_a_campaign_from_plan_to_release(browser, collector):
 
         # What was created is what was planned last; the file was saved a moment before.
         made = ask(collector, f"/v1/campaigns/{page.url.rpartition('/')[2]}")
-        campaign = Campaign.from_fields(json.loads(made["campaign"]))
+        campaign = Campaign.from_said(json.loads(made["campaign"]))
         assert campaign.keys == tuple(keys)
         counted, sure = page.locator(".tile").nth(0), page.locator(".tile").nth(2)
         sender = threading.Thread(target=report_slowly, args=(collector, campaign, token))

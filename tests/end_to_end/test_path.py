@@ -210,6 +210,7 @@ def test_units_and_names_are_for_people_and_older_campaigns_keep_their_ids():
         pairs_per_user=1,
         mechanism="pckv-ue",
         other=True,
+        dither=1,
     )
     assert plain.id == "4322b924eec8baa1048a0b0db26d66ad714d00b5bf7337e07fd5a941e1a2da77"
     named = replace(plain, unit="minutes", names={"m": "Maps"})
@@ -238,10 +239,11 @@ def test_units_and_names_are_for_people_and_older_campaigns_keep_their_ids():
 
 @pytest.mark.parametrize("want", ["frequency", "mean", "distribution", "both"])
 def test_a_wish_goes_from_the_file_to_the_rounds_and_campaigns_without_one_keep_their_ids(tmp_path, want):
-    plain = load(tmp_path, TOML.format(mechanism="auto"))
+    undithered = TOML.format(mechanism="auto") + "dither = 1\n"
+    plain = load(tmp_path, undithered)
     assert plain.id == "786786f1aa530238a7d5550498dd1690f6032661eed798b64fe5d3293e891ee8"
     assert "want" not in plain.canonical_json
-    asked = load(tmp_path, TOML.format(mechanism="auto") + f'want = "{want}"\n')
+    asked = load(tmp_path, undithered + f'want = "{want}"\n')
     assert asked.id != plain.id
     assert Campaign.from_text(asked.canonical_json) == asked == replace(plain, want=want)
     assert (asked.protocol().want, plain.protocol().want) == (want, "both")

@@ -24,7 +24,7 @@ METHODS = (
 def questions():
     for name in METHODS:
         suite = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))["suites"][0]
-        campaign = Campaign.from_fields(json.loads(suite["description"]["campaign"]))
+        campaign = Campaign.from_said(json.loads(suite["description"]["campaign"]))
         yield campaign, campaign.build(), [bytes.fromhex(case["report"]) for case in suite["cases"]]
 
 

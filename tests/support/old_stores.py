@@ -30,7 +30,7 @@ class OldCampaign:
 
     def __init__(self, said):
         self.id, self.token, self.is_finished = said["id"], said["token"], said["finished"]
-        self.campaign = Campaign.from_fields(json.loads(said["config"]))
+        self.campaign = Campaign.from_said(json.loads(said["config"]))
         self.rounds, self.tallies, self.release = said["rounds"], said["tallies"], said["release"]
         self.sent, self.fresh = (list(map(base64.b64decode, said[name])) for name in ("sent", "fresh"))
 

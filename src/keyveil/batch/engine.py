@@ -83,7 +83,7 @@ def tally_files(
     kept = [part for part in parts if _is_done(folder, part, round)]
     if lost and not kept:
         raise TallyError(next(iter(lost.values())))
-    total, refused = TallyCounter(round.mechanism, question=round.question).tally(), Counter[str]()
+    total, refused = TallyCounter.of(round).tally(), Counter[str]()
     for part in kept:
         found = _read(folder, part, round)
         total, refused = total + found.tally, refused + found.refused

@@ -25,6 +25,7 @@ from keyveil.rounds import Round
 from keyveil.tally import Tally
 from keyveil.tally.count import Counter as TallyCounter
 from keyveil.tally.count import check_report, read_symbols
+from keyveil.tally.dither import ids_before
 from keyveil.tally.payloads import Ints, Mask, Payloads
 
 _FIXED = HEADER_BYTES - REPORT_ID_BYTES
@@ -108,7 +109,7 @@ def tally_partition(round: Round, blocks: Iterable[Block], *, strict: bool = Fal
     >>> found.tally.n_reports, dict(found.refused)
     (0, {'wrong-length': 1})
     """
-    counter = TallyCounter(round.mechanism, question=round.question)
+    counter = TallyCounter.of(round)
     refused: Counter[str] = Counter()
     ids = [np.empty((0, REPORT_ID_BYTES), dtype=np.uint8)]
     for block in blocks:
@@ -120,7 +121,7 @@ def tally_partition(round: Round, blocks: Iterable[Block], *, strict: bool = Fal
 
 def accepted(round: Round, blocks: Iterable[Block]) -> Iterator[tuple[Block, Ints]]:
     """Each block, and the places of the reports in it that a tally counts."""
-    counter = TallyCounter(round.mechanism, question=round.question)
+    counter = TallyCounter.of(round)
     for block in blocks:
         yield block, _accepted(round, block, counter, strict=False)[0]
 
@@ -131,7 +132,7 @@ def judge(round: Round, block: Block, *, decoded: bool = True) -> tuple[Tally, d
     Lengths and headers are taken to be right: whoever asks has looked at them. Hashed answers need not be
     decoded: `tally.count.decode` says later what they say.
     """
-    counter = TallyCounter(round.mechanism, question=round.question)
+    counter = TallyCounter.of(round)
     _, refused = _counted(round, block, np.arange(len(block)), counter, strict=False)
     return counter.tally() if decoded else counter.undecoded(), refused
 
@@ -162,7 +163,7 @@ def _counted(
     payloads = Payloads(
         data=block.data, starts=block.starts[places] + HEADER_BYTES, n_bytes=mechanism.layout.n_bytes
     )
-    bad = counter.add(payloads)
+    bad = counter.add(payloads, ids_before(payloads) if round.is_dithered else None)
     if not bad.any():
         return places, refused
     refuse(places[bad])

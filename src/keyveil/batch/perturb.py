@@ -13,6 +13,7 @@ from keyveil.errors import MechanismError
 from keyveil.mechanisms import Mechanism
 from keyveil.numerics import WORD_BITS
 from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES, Envelope, public_words
+from keyveil.tally.dither import dithers_of
 
 # Words drawn at once: what stays in a core's second cache; but enough records that numpy's calls cost little.
 _BLOCK_BYTES, _FEWEST = 1 << 20, 1024
@@ -26,8 +27,11 @@ def perturb_many(
     round: int = 1,
     stream: Stream | None = None,
     ids: Bytes | None = None,
+    is_dithered: bool = False,
 ) -> Bytes:
     """A report of every record, a row each, in the records' order; under a fresh random id or one of `ids`.
+
+    `is_dithered` says whether a report's id rounds its values, as the round says (`Round.is_dithered`).
 
     The randomness is `SecureStream` unless another is asked for by name. What is reported of a record has
     the law of the mechanism's kernel, to the word.
@@ -48,6 +52,8 @@ def perturb_many(
     reports[:, HEADER_BYTES - REPORT_ID_BYTES : HEADER_BYTES] = ids
     for first, last in blocks_of(mechanism, len(records)):
         some = records.part(first, last)
+        if is_dithered:
+            some = some.rounded(dithers_of(ids[first:last]))
         public = None if mechanism.public_word is None else words_of_ids(tag, round, ids[first:last])
         reports[first:last, HEADER_BYTES:] = draw_answers(mechanism, some, source, public)
     return reports

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import numpy as np
@@ -79,6 +79,11 @@ class Records:
         if not self.codes.size:
             return np.full(len(self), -1), np.zeros(len(self))
         return np.where(held, self.codes[place], -1), np.where(held, self.values[place], 0.0)
+
+    def rounded(self, words: Words) -> Records:
+        """The same with each user's values rounded to an end of the range by one word; `domain.rounded`."""
+        plus = round_to_plus(self.values, np.repeat(words, self.sizes))
+        return replace(self, values=np.where(plus, 1.0, -1.0))
 
     def __repr__(self) -> str:
         return f"<{len(self)} private records>"

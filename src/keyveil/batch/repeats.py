@@ -18,9 +18,7 @@ from keyveil.batch.partition import Block, accepted
 from keyveil.batch.stream import Bytes
 from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
 from keyveil.rounds import Round
-from keyveil.tally import Tally
-from keyveil.tally.count import Counter
-from keyveil.tally.payloads import Payloads
+from keyveil.tally import Tally, tally_reports
 
 # Ids sorted at once: 16 MB, and a few times as much while they are.
 _AT_ONCE = 1 << 20
@@ -69,17 +67,7 @@ def extra_copies(round: Round, repeated: set[bytes], read: Callable[[], Iterable
     for report in _copies(round, repeated, read()):
         own, digest = _id_of(report), hashlib.sha256(report).digest()
         first[own] = min(first.get(own, digest), digest)
-    counter, waiting = Counter(round.mechanism, question=round.question), []
-    for report in _copies(round, repeated, read()):
-        if first.get(_id_of(report)) == hashlib.sha256(report).digest():
-            del first[_id_of(report)]
-            continue
-        waiting.append(report[HEADER_BYTES:])
-        if len(waiting) == 4096:
-            counter.add(Payloads.of(waiting, round.mechanism.layout.n_bytes))
-            waiting = []
-    counter.add(Payloads.of(waiting, round.mechanism.layout.n_bytes))
-    return counter.tally()
+    return tally_reports(round, _but_the_first(first, _copies(round, repeated, read())))
 
 
 def without(total: Tally, extra: Tally) -> Tally:
@@ -94,6 +82,15 @@ def _copies(round: Round, repeated: set[bytes], blocks: Iterable[Block]) -> Iter
         for place, own in zip(places, ids, strict=True):
             if own.tobytes() in repeated:
                 yield block.report(int(place))
+
+
+def _but_the_first(first: dict[bytes, bytes], copies: Iterable[bytes]) -> Iterable[bytes]:
+    """All copies but one of those that count."""
+    for report in copies:
+        if first.get(_id_of(report)) == hashlib.sha256(report).digest():
+            del first[_id_of(report)]
+        else:
+            yield report
 
 
 def _id_of(report: bytes) -> bytes:

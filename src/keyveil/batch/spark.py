@@ -128,7 +128,7 @@ def _merged(partials: DataFrame, round: Round) -> tuple[Tally, Counter[str]]:
     while count > _FAN_IN:
         count = math.ceil(count / _FAN_IN)
         partials = partials.repartition(count).mapInArrow(_merger, _PARTIAL)
-    total, refused = TallyCounter(round.mechanism, question=round.question).tally(), Counter[str]()
+    total, refused = TallyCounter.of(round).tally(), Counter[str]()
     for row in partials.collect():
         tally, why = _of_row(row[0])
         total, refused = total + tally, refused + why
@@ -187,9 +187,15 @@ def _noiser(campaign: Campaign) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        mechanism, stream = campaign.build(), SecureStream()
+        asked, stream = campaign.only_round(), SecureStream()
         for table in _whole_users(batches):
-            reports = perturb_many(mechanism, records_of(campaign, table), tag=campaign.tag, stream=stream)
+            reports = perturb_many(
+                asked.mechanism,
+                records_of(campaign, table),
+                tag=campaign.tag,
+                stream=stream,
+                is_dithered=asked.is_dithered,
+            )
             # Neighbours in the frame are no neighbours in the output.
             reports = reports[np.argsort(draw_words(stream, len(reports)))]
             fixed = pa.FixedSizeBinaryArray.from_buffers(

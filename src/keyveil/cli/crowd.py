@@ -113,5 +113,6 @@ class FileUsers:
                 round=self._round.number,
                 stream=stream,
                 ids=None if issued is None else issued.reshape(-1, REPORT_ID_BYTES),
+                is_dithered=self._round.is_dithered,
             )
             yield names, reports.tobytes()

@@ -28,6 +28,8 @@ class Story:
     round: Round
     held: Mapping[str, float]
     record: Record
+    report_id: bytes
+    """Of what was sent; nothing if nothing was."""
     sent: bytes | None
     spent: float
     promised: float
@@ -107,12 +109,13 @@ def _heard(story: Story, sent: bytes) -> str:
 
 def _guesses(story: Story, sent: bytes) -> list[str]:
     """For the first few things that are true: how likely an observer thinks them now."""
-    mechanism, narrow = story.round.mechanism, story.round.narrow
+    mechanism, asked_of = story.round.mechanism, story.round.asked_of
     answer = mechanism.layout.decode(sent)
     lines = []
     for pair in story.record.pairs[:_SHOWN]:
         without = Record(tuple(other for other in story.record.pairs if other.code != pair.code))
-        ratio = mechanism.lift(answer, narrow(story.record)) / mechanism.lift(answer, narrow(without))
+        with_it, without_it = (asked_of(record, story.report_id) for record in (story.record, without))
+        ratio = mechanism.lift(answer, with_it) / mechanism.lift(answer, without_it)
         name = story.campaign.domain.name_of(pair.code)
         lines.append(
             f"Somebody who thought it as likely as not that {name} is there may now think: "

@@ -355,7 +355,7 @@ class Reporter:
             with self._book().transaction() as account:
                 answer = self._given(account, asked)
                 status = self._status(account)
-            sent = None if answer is None else answer.report
+            sent = None if answer is None or answer.report is None else Envelope.from_bytes(answer.report)
             words.append(
                 tell(
                     Story(
@@ -363,7 +363,8 @@ class Reporter:
                         round=asked.round,
                         held=held,
                         record=record,
-                        sent=None if sent is None else Envelope.from_bytes(sent).payload,
+                        report_id=b"" if sent is None else sent.report_id,
+                        sent=None if sent is None else sent.payload,
                         spent=status.spent,
                         promised=status.promised,
                         spent_in_all=status.epsilon_lifetime,

@@ -1,5 +1,13 @@
 """What a user may hold: keys, value ranges, records; and how one signed key is drawn from a record."""
 
+from keyveil.domain.dither import (
+    DITHER_BINS,
+    UNDITHERED,
+    bin_of_dither,
+    check_dither,
+    dither_of,
+    rounded,
+)
 from keyveil.domain.keys import OTHER, Domain
 from keyveil.domain.record import (
     DUMMY,
@@ -18,16 +26,22 @@ from keyveil.domain.record import (
 )
 
 __all__ = [
+    "DITHER_BINS",
     "DUMMY",
     "FULL_LEVEL",
     "HALF_LEVEL",
     "OTHER",
+    "UNDITHERED",
     "Domain",
     "Pair",
     "Record",
+    "bin_of_dither",
+    "check_dither",
+    "dither_of",
     "level_of",
     "pick",
     "round_to_sign",
+    "rounded",
     "rounding_law",
     "sample_pair",
     "sampling_law",

@@ -113,6 +113,10 @@ class Mechanism(Protocol):
         """What of an answer that word decides, where there is one."""
 
     @property
+    def tells_signs(self) -> bool:
+        """Whether values reach the answer as signs that they were rounded to, by whatever word."""
+
+    @property
     def issued(self) -> bool:
         """Whether the collector hands out report ids, so that nobody chooses what follows from one."""
 
@@ -301,6 +305,11 @@ class Calibration:
     def calibrate(cls, ask: Ask) -> Self:
         """The instance for a checked request."""
         raise TypeError(f"{cls.__name__} is a shape of reports, not a mechanism; it has no calibration")
+
+    @property
+    def tells_signs(self) -> bool:
+        """Not unless a shape says so."""
+        return False
 
     @property
     def public_word(self) -> int | None:

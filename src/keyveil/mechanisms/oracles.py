@@ -31,11 +31,10 @@ from keyveil.domain import pick, words_for
 from keyveil.errors import MechanismError
 from keyveil.mechanisms.base import Answer
 from keyveil.mechanisms.values import WindowResponse
-from keyveil.numerics import WORD_BITS, at_least, ceil_div, exp_below, parse_epsilon, planes
+from keyveil.numerics import WORD_BITS, at_least, ceil_div, exp_below, mix, parse_epsilon, planes
 from keyveil.report import Layout, Row, Symbol, spread_bits
 
 COHORTS = 1 << 16
-_MASK = (1 << 64) - 1
 
 
 class Oracle(Protocol):
@@ -419,13 +418,5 @@ def bucket_of(cohort: int, symbol: int, buckets: int) -> int:
     >>> [bucket_of(7, symbol, 3) for symbol in range(6)]
     [0, 1, 0, 2, 2, 1]
     """
-    mixed = _mix(_mix(cohort + 1) ^ (symbol + 1))
+    mixed = mix(mix(cohort + 1) ^ (symbol + 1))
     return ((mixed >> 32) * buckets) >> 32
-
-
-def _mix(x: int) -> int:
-    """Steele, Lea and Flood's splitmix64 finaliser."""
-    x = (x + 0x9E3779B97F4A7C15) & _MASK
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
-    return x ^ (x >> 31)

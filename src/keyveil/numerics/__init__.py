@@ -1,6 +1,7 @@
 """Exact probabilities, entropy sources, intervals: the arithmetic everything else stands on."""
 
 from keyveil.numerics.intervals import CONFIDENCE, two_sided_z
+from keyveil.numerics.mixing import mix
 from keyveil.numerics.probability import (
     PRICE_BITS,
     WORD_BITS,
@@ -33,6 +34,7 @@ __all__ = [
     "epsilon_above",
     "exp_below",
     "log_above",
+    "mix",
     "parse_epsilon",
     "planes",
     "price",

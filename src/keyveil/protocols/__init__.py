@@ -1,6 +1,7 @@
 """Several rounds as a pure state machine: (round, tally) -> next round or outcome."""
 
 from keyveil.protocols.base import History, Outcome, Protocol, protocol_name, split_groups, total_loss
+from keyveil.protocols.dithered import Dithered
 from keyveil.protocols.issued import IssuedIds
 from keyveil.protocols.ks_grr import KsGrr
 from keyveil.protocols.literature.one_round import PrivKvEm, PrivKvMle
@@ -14,6 +15,7 @@ from keyveil.rounds import EVERYBODY, Round
 
 __all__ = [
     "EVERYBODY",
+    "Dithered",
     "History",
     "IssuedIds",
     "KsGrr",

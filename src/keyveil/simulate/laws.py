@@ -20,11 +20,13 @@ The slow path, `perturb_all`, sends every record through the mechanism's own `pe
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import singledispatch
 from typing import NamedTuple
 
 import numpy as np
 
+from keyveil.domain import UNDITHERED
 from keyveil.mechanisms import (
     Bits,
     Bucket,
@@ -47,11 +49,12 @@ from keyveil.mechanisms import (
     ValueChannel,
     Wave,
 )
+from keyveil.mechanisms.base import AsksEverybody
 from keyveil.mechanisms.oracles import Oracle
 from keyveil.numerics import Entropy
 from keyveil.simulate.population import Floats, Ints, Population
 from keyveil.tally import Tally
-from keyveil.tally.hashing import signed_buckets, signed_supports
+from keyveil.tally.hashing import dithered_supports, signed_buckets, signed_supports
 
 Cells = dict[str, Ints]
 
@@ -60,12 +63,47 @@ _BALLS = 1 << 21
 
 
 def draw_tally(
-    mechanism: Mechanism, population: Population, rng: np.random.Generator, *, question: str = "simulation"
+    mechanism: Mechanism,
+    population: Population,
+    rng: np.random.Generator,
+    *,
+    question: str = "simulation",
+    dither: int = UNDITHERED,
 ) -> Tally:
     """One tally of the whole population, from its exact law."""
-    return Tally.of(
-        question=question, n_reports=population.n_users, **draw_counts(mechanism, population, rng)
-    )
+    if dither == UNDITHERED:
+        cells = draw_counts(mechanism, population, rng)
+    else:
+        cells = draw_apart(mechanism, population, rng, dither)
+    return Tally.of(question=question, n_reports=population.n_users, **cells)
+
+
+@singledispatch
+def draw_apart(mechanism: object, population: Population, rng: np.random.Generator, dither: int) -> Cells:
+    """The cells of a dithered tally: every bin is a collection of its own, of `stretched` values."""
+    rows = [draw_counts(mechanism, part, rng) for part in _parts(population, rng, dither)]
+    stacked = {name: np.stack([cells[name] for cells in rows]) for name in rows[0]}
+    if isinstance(mechanism, AsksEverybody):
+        stacked["asked"] = stacked["asked"][:, :1]
+    return stacked
+
+
+def _parts(population: Population, rng: np.random.Generator, dither: int) -> Iterator[Population]:
+    """The users whose report's id gives each bin, with the values that their signs have the mean of."""
+    bins = rng.integers(0, dither, population.n_users)
+    for place in range(dither):
+        part = population.take(np.flatnonzero(bins == place))
+        yield replace(part, values=stretched(part.values, place, dither))
+
+
+def stretched(values: Floats, place: int, dither: int) -> Floats:
+    """What signs say of values on average where the word that rounds them lies in one bin.
+
+    >>> stretched(np.array([-1.0, 0.25, 1.0]), 2, 4).tolist()
+    [-1.0, 0.0, 1.0]
+    """
+    share = np.clip(dither * (values + 1) / 2 - place, 0.0, 1.0)
+    return 2 * share - 1
 
 
 def perturb_all(mechanism: Mechanism, population: Population, entropy: Entropy) -> Iterator[bytes]:
@@ -117,16 +155,29 @@ def _(mechanism: SampledIndex, population: Population, rng: np.random.Generator)
 
 @draw_counts.register
 def _(mechanism: Bucket, population: Population, rng: np.random.Generator) -> Cells:
-    m, n = mechanism, population.n_users
-    symbols = [np.zeros(0, dtype=np.int64)]
+    plus, minus = signed_supports(mechanism, _reported_symbols(mechanism, population, rng))
+    return {"plus": plus, "minus": minus, "asked": np.full(mechanism.n_keys, population.n_users)}
+
+
+@draw_apart.register
+def _(mechanism: Bucket, population: Population, rng: np.random.Generator, dither: int) -> Cells:
+    symbols = [_reported_symbols(mechanism, part, rng) for part in _parts(population, rng, dither)]
+    sizes = np.array([some.size for some in symbols])
+    bins = np.repeat(np.arange(dither), sizes)
+    plus, minus = dithered_supports(mechanism, bins, np.concatenate(symbols), None, dither)
+    return {"plus": plus, "minus": minus, "asked": sizes[:, None]}
+
+
+def _reported_symbols(m: Bucket, population: Population, rng: np.random.Generator) -> Ints:
+    """Every user's answer: a cohort and a bucket."""
+    n, symbols = population.n_users, [np.zeros(0, dtype=np.int64)]
     block = max(1, _BALLS // m.pairs_per_user)
     for start in range(0, n, block):
         users = np.arange(start, min(n, start + block))
         cohorts = rng.integers(0, m.cohorts, users.size)
         owned = owned_buckets(m, population, users, cohorts, rng)
         symbols.append(cohorts * m.buckets + reported_buckets(m, owned, rng))
-    plus, minus = signed_supports(m, np.concatenate(symbols))
-    return {"plus": plus, "minus": minus, "asked": np.full(m.n_keys, n)}
+    return np.concatenate(symbols)
 
 
 def owned_buckets(

@@ -46,4 +46,4 @@ def _answers(step: Round, population: Population, places: Floats, rng: np.random
         asked = asked.take(np.flatnonzero((low <= places) & (places < high)))
     if step.keys is not None:
         asked = asked.restrict(np.array(step.keys))
-    return draw_tally(step.mechanism, asked, rng, question=step.question)
+    return draw_tally(step.mechanism, asked, rng, question=step.question, dither=step.dither)

@@ -8,6 +8,7 @@ a cohort is cheaper than hashing them for each block.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import singledispatch
 from itertools import islice
 from typing import NamedTuple
@@ -16,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.compiled import is_compiled
-from keyveil.errors import Refusal, ReportRejected
+from keyveil.domain import UNDITHERED
+from keyveil.errors import Refusal, ReportRejected, TallyError
 from keyveil.mechanisms import (
     Bits,
     Bucket,
@@ -32,10 +34,23 @@ from keyveil.mechanisms import (
     UeSw,
     Wave,
 )
-from keyveil.report import ABSENT, MINUS, PLUS, Envelope, Layout, Row, Symbol, public_word
+from keyveil.mechanisms.base import AsksEverybody
+from keyveil.report import (
+    ABSENT,
+    HEADER_BYTES,
+    MINUS,
+    PLUS,
+    REPORT_ID_BYTES,
+    Envelope,
+    Layout,
+    Row,
+    Symbol,
+    public_word,
+)
 from keyveil.rounds import Round
 from keyveil.tally.bits import count_bits, count_subsets
-from keyveil.tally.hashing import signed_supports, supports
+from keyveil.tally.dither import bins_of
+from keyveil.tally.hashing import dithered_supports, signed_supports, supports
 from keyveil.tally.payloads import Ints, Mask, Payloads
 from keyveil.tally.tally import Counts, Tally
 
@@ -45,8 +60,9 @@ _BLOCK = 4096
 _WAITING = 1 << 24
 
 # Hashed answers are kept undecoded, until somebody asks what they say, if there are at most so many
-# different ones, and at most so many a key. A histogram of 2^18 takes a millisecond to add; at 1,000 keys
-# that is what it takes to decode a hundred reports, and a collector's groups hold thousands.
+# different ones, and at most so many a key and bin. A histogram of 2^18 takes a millisecond to add; at 1,000
+# keys that is what it takes to decode a hundred reports, and a collector's groups hold thousands. Where a
+# dither makes more of them than that, decoding a group is the cheaper.
 _MOST_UNDECODED, _UNDECODED_A_KEY = 1 << 18, 512
 # The cell that counts them, by the name that stores know.
 UNDECODED = "told"
@@ -72,25 +88,44 @@ class Counter:
     1
     """
 
-    def __init__(self, mechanism: Mechanism, *, question: str) -> None:
-        self.mechanism, self.question = mechanism, question
+    def __init__(self, mechanism: Mechanism, *, question: str, dither: int = UNDITHERED) -> None:
+        self.mechanism, self.question, self.dither = mechanism, question, dither
         self.n_reports = 0
         self._cells: Cells | None = None
         self._undecoded: list[Ints] = []
         self._n_undecoded = 0
 
-    def add(self, payloads: Payloads) -> Mask:
-        """Count the answers that decode; a mark for each that does not."""
+    @classmethod
+    def of(cls, round: Round) -> Counter:
+        """An empty one, for the answers to a round."""
+        return cls(round.mechanism, question=round.question, dither=round.dither)
+
+    def add(self, payloads: Payloads, ids: Payloads | None = None) -> Mask:
+        """Count the answers that decode; a mark for each that does not.
+
+        Where the round has a dither the ids that they came under say by which word each was rounded.
+        """
+        bins = None
+        if self.dither != UNDITHERED:
+            if ids is None:
+                raise TallyError(
+                    "answers whose values a dither rounded are counted with their ids; pass them"
+                )
+            bins = Bins(bins_of(ids, self.dither), self.dither)
         if _is_hashed(self.mechanism):
             layout = self.mechanism.layout
             assert isinstance(layout, Symbol)
             symbols, bad = read_symbols(layout, payloads)
-            self._undecoded.append(symbols)
+            self._undecoded.append(symbols if bins is None else symbols + layout.size * bins.place[~bad])
             self._n_undecoded += symbols.size
             if self._n_undecoded > _WAITING:
                 self._decode()
         else:
-            cells, bad = count_answers(self.mechanism, payloads)
+            cells, bad = (
+                count_answers(self.mechanism, payloads)
+                if bins is None
+                else count_apart(self.mechanism, payloads, bins)
+            )
             self._merge(cells)
         self.n_reports += int(bad.size - np.count_nonzero(bad))
         return bad
@@ -99,21 +134,32 @@ class Counter:
         """What has been counted so far."""
         self._decode()
         if self._cells is None:
-            self._cells = count_answers(self.mechanism, Payloads.of([], self.mechanism.layout.n_bytes)).cells
+            none = Payloads.of([], self.mechanism.layout.n_bytes)
+            nowhere = Bins(np.zeros(0, dtype=np.int64), self.dither)
+            self._cells = (
+                count_answers(self.mechanism, none)
+                if self.dither == UNDITHERED
+                else count_apart(self.mechanism, none, nowhere)
+            ).cells
         return Tally.of(question=self.question, n_reports=self.n_reports, **self._cells)
 
     def undecoded(self) -> Tally:
         """The same, but hashed answers may stay undecoded, counted in a cell of their own."""
-        if not self._undecoded or self._cells is not None or not _keeps_undecoded(self.mechanism):
+        if (
+            not self._undecoded
+            or self._cells is not None
+            or not _keeps_undecoded(self.mechanism, self.dither)
+        ):
             return self.tally()
         layout = self.mechanism.layout
         assert isinstance(layout, Symbol)
-        counts = np.bincount(np.concatenate(self._undecoded), minlength=layout.size)
+        counts = np.bincount(np.concatenate(self._undecoded), minlength=self.dither * layout.size)
         return Tally.of(question=self.question, n_reports=self.n_reports, **{UNDECODED: counts})
 
     def _decode(self) -> None:
         if self._undecoded:
-            self._merge(_cells_of_symbols(self.mechanism, np.concatenate(self._undecoded)))
+            symbols = np.concatenate(self._undecoded)
+            self._merge(_cells_of_symbols(self.mechanism, symbols, dither=self.dither))
             self._undecoded, self._n_undecoded = [], 0
 
     def _merge(self, cells: Cells) -> None:
@@ -126,27 +172,33 @@ def decode(mechanism: Mechanism, tally: Tally) -> Tally:
     undecoded = tally.cells.get(UNDECODED)
     if undecoded is None:
         return tally
-    symbols = np.flatnonzero(undecoded)
-    cells = _cells_of_symbols(mechanism, symbols, undecoded[symbols])
+    layout = mechanism.layout
+    assert isinstance(layout, Symbol)
+    symbols, dither = np.flatnonzero(undecoded), undecoded.size // layout.size
+    cells = _cells_of_symbols(mechanism, symbols, undecoded[symbols], dither=dither)
     others = {name: counts for name, counts in tally.cells.items() if name != UNDECODED}
     if others:
         cells = {name: counts + others[name] for name, counts in cells.items()}
     return Tally.of(question=tally.question, n_reports=tally.n_reports, **cells)
 
 
-def _keeps_undecoded(mechanism: Mechanism) -> bool:
+def _keeps_undecoded(mechanism: Mechanism, dither: int) -> bool:
     hashed = mechanism.oracle if isinstance(mechanism, EncodedOracle) else mechanism
     n_keys = hashed.n_keys if isinstance(hashed, Bucket) else getattr(hashed, "n_symbols", 0)
-    size = getattr(mechanism.layout, "size", 0)
-    return bool(size <= min(_MOST_UNDECODED, _UNDECODED_A_KEY * n_keys))
+    size = dither * getattr(mechanism.layout, "size", 0)
+    return bool(size <= min(_MOST_UNDECODED, _UNDECODED_A_KEY * n_keys * dither))
 
 
 def tally_reports(round: Round, reports: Iterable[bytes]) -> Tally:
     """The tally of the reports that answer one round of one campaign; refuses the first that does not."""
-    counter = Counter(round.mechanism, question=round.question)
-    payloads = (check_report(round, report, place) for place, report in enumerate(reports))
-    for block in _blocks(payloads):
-        _add_all(counter, block)
+    counter = Counter.of(round)
+    checked = (
+        (check_report(round, report, place), report[HEADER_BYTES - REPORT_ID_BYTES : HEADER_BYTES])
+        for place, report in enumerate(reports)
+    )
+    for block in _blocks(checked):
+        payloads, ids = zip(*block, strict=True)
+        _add_all(counter, payloads, Payloads.of(ids, REPORT_ID_BYTES))
     return counter.tally()
 
 
@@ -157,9 +209,9 @@ def count(mechanism: Mechanism, payloads: Sequence[bytes], *, question: str) -> 
     return counter.tally()
 
 
-def _add_all(counter: Counter, block: Sequence[bytes]) -> None:
+def _add_all(counter: Counter, block: Sequence[bytes], ids: Payloads | None = None) -> None:
     packed = even(counter.mechanism.layout, block)
-    refuse_first(counter.mechanism.layout, packed, counter.add(packed))
+    refuse_first(counter.mechanism.layout, packed, counter.add(packed, ids))
 
 
 def even(layout: Layout, block: Sequence[bytes]) -> Payloads:
@@ -255,8 +307,15 @@ def _is_hashed(mechanism: Mechanism) -> bool:
     return isinstance(oracle, Bucket | Hashed)
 
 
-def _cells_of_symbols(mechanism: Mechanism, symbols: Ints, times: Ints | None = None) -> Cells:
-    """What answers of (cohort, bucket) say about every key."""
+def _cells_of_symbols(
+    mechanism: Mechanism, symbols: Ints, times: Ints | None = None, *, dither: int = UNDITHERED
+) -> Cells:
+    """What answers of (cohort, bucket) say about every key; of (bin, cohort, bucket) with a dither."""
+    if isinstance(mechanism, Bucket) and dither != UNDITHERED:
+        bins, symbols = np.divmod(symbols, mechanism.layout.size)
+        plus, minus = dithered_supports(mechanism, bins, symbols, times, dither)
+        asked = np.bincount(bins, weights=times, minlength=dither).astype(np.int64)
+        return {"plus": plus, "minus": minus, "asked": asked[:, None]}
     if isinstance(mechanism, Bucket):
         plus, minus = signed_supports(mechanism, symbols, times)
         n_reports = symbols.size if times is None else int(times.sum())
@@ -269,6 +328,62 @@ def _cells_of_symbols(mechanism: Mechanism, symbols: Ints, times: Ints | None = 
 def asked_of_all(n_keys: int, bad: Mask) -> Ints:
     """Every good report could speak of every key."""
     return np.full(n_keys, bad.size - np.count_nonzero(bad))
+
+
+# --- apart by the dither's bins ---
+
+
+class Bins(NamedTuple):
+    """In which of how many bins of the dither each answer is counted."""
+
+    place: Ints
+    number: int
+
+
+@singledispatch
+def count_apart(mechanism: object, payloads: Payloads, bins: Bins) -> CountedCells:
+    """The cells of a dithered tally: those of `count_answers` bin by bin, unless a shape has a faster way."""
+    bad = np.zeros(len(payloads), dtype=np.bool_)
+    rows = []
+    order = np.argsort(bins.place.astype(np.uint8), kind="stable")
+    for here in np.split(order, np.cumsum(np.bincount(bins.place, minlength=bins.number))[:-1]):
+        cells, bad[here] = count_answers(mechanism, replace(payloads, starts=payloads.starts[here]))
+        rows.append(cells)
+    stacked = {name: np.stack([cells[name] for cells in rows]) for name in rows[0]}
+    if isinstance(mechanism, AsksEverybody):
+        stacked["asked"] = stacked["asked"][:, :1]
+    return CountedCells(stacked, bad)
+
+
+@count_apart.register
+def _(mechanism: SignedResponse, payloads: Payloads, bins: Bins) -> CountedCells:
+    counts, bad = _symbol_counts_apart(mechanism.layout, payloads, bins)
+    cells = counts[:, : 2 * mechanism.n_keys].reshape(bins.number, -1, 2)
+    asked = counts.sum(axis=1, keepdims=True)
+    return CountedCells({"plus": cells[..., 0], "minus": cells[..., 1], "asked": asked}, bad)
+
+
+@count_apart.register
+def _(mechanism: SampledIndex, payloads: Payloads, bins: Bins) -> CountedCells:
+    counts, bad = _symbol_counts_apart(mechanism.layout, payloads, bins)
+    cells = counts.reshape(bins.number, -1, 3)
+    asked = cells.sum(axis=2)
+    return CountedCells({"plus": cells[..., PLUS], "minus": cells[..., MINUS], "asked": asked}, bad)
+
+
+@count_apart.register
+def _(mechanism: Bucket, payloads: Payloads, bins: Bins) -> CountedCells:
+    symbols, bad = read_symbols(mechanism.layout, payloads)
+    symbols = symbols + mechanism.layout.size * bins.place[~bad]
+    return CountedCells(_cells_of_symbols(mechanism, symbols, dither=bins.number), bad)
+
+
+def _symbol_counts_apart(layout: Symbol, payloads: Payloads, bins: Bins) -> tuple[Counts, Mask]:
+    """How often each symbol is reported in each bin, a row a bin."""
+    symbols, bad = read_symbols(layout, payloads)
+    cells = symbols + layout.size * (bins.place[~bad] if bad.any() else bins.place)
+    counts = np.bincount(cells, minlength=bins.number * layout.size).astype(np.int64)
+    return counts.reshape(bins.number, layout.size), bad
 
 
 # --- whether a report answers at all ---
@@ -295,7 +410,7 @@ def check_report(round: Round, report: bytes, position: int) -> bytes:
     return envelope.payload
 
 
-def _blocks(payloads: Iterator[bytes]) -> Iterator[list[bytes]]:
+def _blocks(payloads: Iterator[tuple[bytes, bytes]]) -> Iterator[list[tuple[bytes, bytes]]]:
     while block := list(islice(payloads, _BLOCK)):
         yield block
 

@@ -56,6 +56,28 @@ def signed_supports(mechanism: Bucket, answers: Counts, times: Counts | None = N
     return plus, minus
 
 
+def dithered_supports(
+    mechanism: Bucket, bins: Counts, answers: Counts, times: Counts | None, n_bins: int
+) -> tuple[Counts, Counts]:
+    """The same apart by the dither's bins, a row a bin.
+
+    A bucket of a bin is a bucket of its own, but a cohort's keys are hashed once for all bins: the counts of
+    a bucket lie side by side, and are added to a key's side by side.
+    """
+    d, g = mechanism.n_keys, mechanism.buckets
+    histogram = _BucketCounts.of(answers * n_bins + bins, g * n_bins, times)
+    if is_compiled(_HASH * histogram.cohorts.size * 2 * d):
+        both = _in_threads(histogram, 2 * d, g, mechanism.tie, n_bins).reshape(d, 2, n_bins)
+        return both[:, 0].T, both[:, 1].T
+    plus, minus = np.zeros((d, n_bins), dtype=np.int64), np.zeros((d, n_bins), dtype=np.int64)
+    for cohorts, table in histogram.tables(max(1, _BLOCK // (max(d, g) * n_bins)), g * n_bins):
+        up, down = signed_buckets(mechanism, cohorts[:, None], np.arange(d)[None, :])
+        rows, cells = np.arange(cohorts.size)[:, None], table.reshape(-1, g, n_bins)
+        plus += cells[rows, up].sum(axis=0)
+        minus += cells[rows, down].sum(axis=0)
+    return plus.T, minus.T
+
+
 class _BucketCounts(NamedTuple):
     """Which buckets each cohort's reports name, and how often; only cohorts that occur."""
 
@@ -90,13 +112,16 @@ class _BucketCounts(NamedTuple):
             yield part.cohorts, table
 
 
-def _in_threads(histogram: _BucketCounts, n_symbols: int, buckets: int, tie: int) -> Counts:
+def _in_threads(histogram: _BucketCounts, n_symbols: int, buckets: int, tie: int, bins: int = 1) -> Counts:
     """The compiled sums, on as many cores as this process may use; loops let go of the interpreter."""
     from keyveil.tally import loops
 
     def sums(part: _BucketCounts) -> Counts:
-        seeds = _mix(part.cohorts.astype(np.uint64) + np.uint64(1))
+        seeds = mix_many(part.cohorts.astype(np.uint64) + np.uint64(1))
         held = seeds, part.ends, part.buckets, part.times
+        if bins > 1:
+            apart: Counts = loops.sum_supports_apart(*held, n_symbols, buckets, tie, TIE_WORDS, bins)
+            return apart
         if tie:
             tied: Counts = loops.sum_tied_supports(*held, n_symbols // 2, buckets, tie, TIE_WORDS)
             return tied
@@ -110,7 +135,7 @@ def _in_threads(histogram: _BucketCounts, n_symbols: int, buckets: int, tie: int
     cuts = [histogram.cohorts.size * at // threads for at in range(threads + 1)]
     with ThreadPoolExecutor(threads) as pool:
         parts = pool.map(lambda ends: sums(histogram.part(*ends)), pairwise(cuts))
-        return sum(parts, start=np.zeros(n_symbols, dtype=np.int64))
+        return sum(parts, start=np.zeros(bins * n_symbols, dtype=np.int64))
 
 
 def signed_buckets(mechanism: Bucket, cohorts: Counts, codes: Counts) -> tuple[Counts, Counts]:
@@ -126,11 +151,14 @@ def signed_buckets(mechanism: Bucket, cohorts: Counts, codes: Counts) -> tuple[C
 
 def bucket_of_many(cohorts: NDArray[np.int64], symbols: NDArray[np.int64], buckets: int) -> NDArray[np.int64]:
     """`mechanisms.oracles.bucket_of`, for arrays."""
-    mixed = _mix(_mix(cohorts.astype(np.uint64) + np.uint64(1)) ^ (symbols.astype(np.uint64) + np.uint64(1)))
+    mixed = mix_many(
+        mix_many(cohorts.astype(np.uint64) + np.uint64(1)) ^ (symbols.astype(np.uint64) + np.uint64(1))
+    )
     return (((mixed >> np.uint64(32)) * np.uint64(buckets)) >> np.uint64(32)).astype(np.int64)
 
 
-def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix_many(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """`numerics.mix`, for arrays."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -232,6 +232,10 @@ def count_numbers(rows: Array, starts: Array, n_bytes: int, length: int, bits: i
 
 # Keys at once: their sums stay in a core's first cache.
 _KEYS = 1024
+# What 32 bits hold of reports of one cohort and those before it.
+_MOST_HELD = (1 << 32) - 1
+# The number of bins that nearly all dithers have.
+_USUAL_BINS, _USUAL_WIDTH = 16, np.uint64(16)
 
 
 @njit(cache=True, nogil=True)
@@ -241,6 +245,16 @@ def mix(x: Any) -> Any:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def bins_of(data: Array, starts: Array, shift: Any) -> Any:
+    """The leading bits of the dither of the id at each start."""
+    found = np.empty(starts.size, dtype=np.int64)
+    for place in range(starts.size):
+        low, high = _word_at(data, starts[place]), _word_at(data, starts[place] + 8)
+        found[place] = mix(mix(low + np.uint64(1)) ^ (high + np.uint64(1))) >> shift
+    return found
 
 
 @njit(cache=True, nogil=True)
@@ -303,3 +317,103 @@ def sum_tied_supports(
             table[cells[cell]] = 0
         start = ends[cohort]
     return total
+
+
+@intrinsic
+def _add_bins(typing: Any, part: Any, here: Any, table: Any, there: Any) -> Any:
+    """Sixteen 32-bit counts of a table, from one place on, added to those of a part from another place on."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        sixteen = ir.VectorType(ir.IntType(32), _USUAL_BINS).as_pointer()
+
+        def row(array: int, place: Any) -> Any:
+            data = context.make_array(signature.args[array])(context, builder, args[array]).data
+            return builder.bitcast(builder.gep(data, [place]), sixteen)
+
+        own = row(0, args[1])
+        added = builder.add(builder.load(own, align=4), builder.load(row(2, args[3]), align=4))
+        builder.store(added, own, align=4)
+        return context.get_dummy_value()
+
+    return types.void(part, here, table, there), generate
+
+
+@njit(cache=True, nogil=True)
+def sum_supports_apart(
+    seeds: Array,
+    ends: Array,
+    cells: Array,
+    times: Array,
+    n_symbols: int,
+    buckets: int,
+    tie: int,
+    tie_words: int,
+    bins: int,
+) -> Any:
+    """The same apart by bins: `cells` are buckets times `bins` and a bin; symbols outside, bins inside.
+
+    Sums of a block are 32 bits wide, as many as fill a core's first cache, and moved before they overflow.
+    """
+    total = np.zeros(n_symbols * bins, dtype=np.int64)
+    table = np.zeros(buckets * bins, dtype=np.uint32)
+    keys = max(_KEYS // bins, 1) * 4
+    part = np.zeros(keys * bins, dtype=np.uint32)
+    hashed = np.zeros(keys, dtype=np.uint32)
+    many = np.uint64(buckets)
+    for first in range(0, n_symbols, keys):
+        last, start, held = min(n_symbols, first + keys), 0, 0
+        for cohort in range(seeds.size):
+            counted = 0
+            for cell in range(start, ends[cohort]):
+                table[cells[cell]] = times[cell]
+                counted += times[cell]
+            if held + counted > _MOST_HELD:
+                _move(part, total, first * bins, (last - first) * bins)
+                held = 0
+            held += counted
+            if tie:
+                _hash_tied(seeds[cohort], first, last - first, buckets, tie, tie_words, hashed)
+            else:
+                hash_symbols(seeds[cohort], first, last - first, many, hashed)
+            if bins == _USUAL_BINS:
+                _add_usual(part, table, hashed, last - first)
+            else:
+                for place in range(last - first):
+                    here, there = place * bins, np.int64(hashed[place]) * bins
+                    for number in range(bins):
+                        part[here + number] += table[there + number]
+            for cell in range(start, ends[cohort]):
+                table[cells[cell]] = 0
+            start = ends[cohort]
+        _move(part, total, first * bins, (last - first) * bins)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _add_usual(part: Array, table: Array, hashed: Array, count: int) -> None:
+    """The counts of every key's bucket, sixteen bins at once."""
+    for place in range(count):
+        _add_bins(part, np.uint64(place) * _USUAL_WIDTH, table, np.uint64(hashed[place]) * _USUAL_WIDTH)
+
+
+@njit(cache=True, nogil=True)
+def _move(part: Array, total: Array, first: int, count: int) -> None:
+    for place in range(count):
+        total[first + place] += np.int64(part[place])
+        part[place] = 0
+
+
+@njit(cache=True, nogil=True)
+def _hash_tied(
+    seed: Any, first: int, count: int, buckets: int, tie: int, tie_words: int, hashed: Array
+) -> None:
+    """The buckets of consecutive signed keys where some keys' signs share one, or never do."""
+    many, few = np.uint64(buckets), np.uint64(buckets - 1)
+    for place in range(0, count, 2):
+        key = (first + place) >> 1
+        up = bucket_of(seed, np.uint64(2 * key), many)
+        down = bucket_of(seed, np.uint64(2 * key + 1), many)
+        if np.int64(bucket_of(seed, ~np.uint64(key), np.uint64(tie_words))) < abs(tie):
+            apart = up + np.uint64(1) + bucket_of(seed, np.uint64(2 * key + 1), few)
+            down = up if tie > 0 else apart % many
+        hashed[place], hashed[place + 1] = up, down

@@ -5,6 +5,9 @@ business; mechanisms that answer about signs share three, each with one number a
 
     plus, minus   reports that said + or - of the key
     asked         reports that could have spoken of it (all, unless a report carries one index)
+
+Where values are rounded by a public dither these have a row for each of its bins (`tally.dither`), and one
+column of `asked` where every report could speak of every key; `plus`, `minus` and `asked` are the sums.
 """
 
 from __future__ import annotations
@@ -17,9 +20,13 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from keyveil.domain import UNDITHERED
 from keyveil.errors import TallyError
 
 Counts = NDArray[np.int64]
+
+# Axes of counts that are kept apart by the dither's bins.
+_BINNED = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -71,17 +78,55 @@ class Tally:
     @property
     def plus(self) -> Counts:
         """Reports that said + of each key."""
-        return self.cells["plus"]
+        return _pooled(self.cells["plus"])
 
     @property
     def minus(self) -> Counts:
         """Reports that said - of each key."""
-        return self.cells["minus"]
+        return _pooled(self.cells["minus"])
 
     @property
     def asked(self) -> Counts:
         """Reports that could have spoken of each key."""
-        return self.cells["asked"]
+        asked = _pooled(self.cells["asked"])
+        if self.dither == UNDITHERED or asked.size > 1:
+            return asked
+        return np.broadcast_to(asked, self.cells["plus"].shape[-1:])
+
+    @property
+    def dither(self) -> int:
+        """In how many bins reports are counted apart; 1 where they are not."""
+        plus = self.cells.get("plus")
+        return len(plus) if plus is not None and plus.ndim == _BINNED else UNDITHERED
+
+    @property
+    def pooled(self) -> Tally:
+        """The same with the bins of the dither added up."""
+        if self.dither == UNDITHERED:
+            return self
+        cells = {"plus": self.plus, "minus": self.minus, "asked": self.asked}
+        return Tally.of(question=self.question, n_reports=self.n_reports, **cells)
+
+    def apart(self) -> list[Tally]:
+        """A tally of each bin of the dither, in order.
+
+        >>> both = Tally.of(question="q", n_reports=3, plus=[[1], [0]], minus=[[0], [1]], asked=[[1], [2]])
+        >>> [each.n_reports for each in both.apart()], both.pooled.asked.tolist()
+        ([1, 2], [3])
+        """
+        plus, minus, asked = (self.cells[name] for name in ("plus", "minus", "asked"))
+        everybody = asked.shape[1] == 1
+        wide = np.broadcast_to(asked, plus.shape)
+        return [
+            Tally.of(
+                question=self.question,
+                n_reports=int(asked[row, 0] if everybody else asked[row].sum()),
+                plus=plus[row],
+                minus=minus[row],
+                asked=wide[row],
+            )
+            for row in range(self.dither)
+        ]
 
     def __add__(self, other: Tally) -> Tally:
         if self.question != other.question:
@@ -106,3 +151,8 @@ class Tally:
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: counts.shape for name, counts in self.cells.items()}
+
+
+def _pooled(counts: Counts) -> Counts:
+    """Counts a key, whichever bin they came in."""
+    return counts.sum(axis=0) if counts.ndim == _BINNED else counts

@@ -5,6 +5,7 @@
  */
 import { demand, isObject, isWhole, parsed, placesOf } from "../checks.js";
 import { toUtf8 } from "../numerics/bytes.js";
+import { isDither } from "../dither.js";
 
 /**
  * @import { Campaign } from "../../index.d.ts"
@@ -70,6 +71,8 @@ const OPTIONAL = {
   want: (value) => isText(value) && WANTS.includes(value),
   unit: (value) => isText(value) && 0 < value.length && [...value].length <= LONGEST_UNIT,
   names: isKeys,
+  // Where no word of the id rounds values, nothing is said.
+  dither: isDither,
   // Whoever draws their own ids says nothing.
   ids: (value) => value === "issued",
 };

@@ -9,15 +9,20 @@ import { mechanismOf } from "../mechanisms/named.js";
 import { sha256, toHex, toUtf8 } from "../numerics/bytes.js";
 import { parseFraction } from "../numerics/exact.js";
 import { refuse } from "../refusals.js";
+import { isDither, UNDITHERED } from "../dither.js";
 import { readCampaign, readText } from "./campaign.js";
 
 /**
- * @import { Campaign, Round } from "../../index.d.ts"
+ * @import { Campaign, Mechanism, Round } from "../../index.d.ts"
  * @import { Ratio } from "../numerics/exact.js"
  */
 
-const FORMAT = "keyveil-round/1";
 const FIELDS = ["format", "campaign", "number", "purpose", "protocol", "group", "keys", "mechanism"];
+/** @type {ReadonlyMap<unknown, string[]>} */
+const FORMATS = new Map([
+  ["keyveil-round/1", FIELDS],
+  ["keyveil-round/2", [...FIELDS, "dither"]],
+]);
 const PURPOSE = /^[\x20-\x7e]{0,200}$/;
 const PROTOCOL = /^[a-z0-9-]{1,40}\/[1-9][0-9]{0,4}$/;
 const LARGEST_ROUND = 65535;
@@ -59,8 +64,8 @@ export async function readView({ campaign, round }, id) {
  */
 function described(description) {
   demand(isObject(description) && Object.hasOwn(description, "format"));
-  if (description.format !== FORMAT) refuse("unknown-version");
-  demand(hasExactly(description, FIELDS));
+  const fields = FORMATS.get(description.format) ?? refuse("unknown-version");
+  demand(hasExactly(description, fields));
   return description;
 }
 
@@ -87,9 +92,23 @@ async function readRound(said, { campaign, digest }) {
   const group = readGroup(said.group);
   const asked = readKeys(said.keys, campaign.names.length);
   const mechanism = mechanismOf(said.mechanism, asked?.size ?? campaign.names.length);
+  const dither = readDither(said, mechanism);
   const id = toHex(digest);
   const pin = toHex(await sha256(toUtf8(canonical({ ...said, campaign: id }))));
-  return { id, tag: digest.slice(0, 16), number, campaign, group, asked, mechanism, price: mechanism.price, pin };
+  const tag = digest.slice(0, 16);
+  return { id, tag, number, campaign, group, asked, mechanism, dither, price: mechanism.price, pin };
+}
+
+/**
+ * In how many bins reports are counted by the word that rounds their values; whoever says it says that there is one.
+ *
+ * @param {Record<string, unknown>} said
+ * @param {Mechanism} mechanism
+ */
+function readDither(said, mechanism) {
+  if (!Object.hasOwn(said, "dither")) return UNDITHERED;
+  demand(isDither(said.dither) && mechanism.tellsSigns === true);
+  return said.dither;
 }
 
 /**

@@ -116,6 +116,7 @@ const SHAPES = {
     const thresholds = [c.fake, 2n * c.fake, c.keep, c.keep + c.flip];
     return {
       nWords: 2 + n_keys,
+      tellsSigns: true,
       layout: trits(n_keys),
       loss: lossOfLifts(liftsOf(c)),
       perturb(record, words) {
@@ -147,6 +148,7 @@ const SHAPES = {
     const mixed = (/** @type {bigint} */ own) => sampled * own + (WORDS - sampled) * c.fake;
     return {
       nWords: 4,
+      tellsSigns: true,
       layout: new OneSymbol(2 * padded),
       loss: lossOf([[mixed(c.keep)], [mixed(c.flip)], [WORDS * c.fake]]),
       perturb(record, words) {
@@ -167,6 +169,7 @@ const SHAPES = {
     const c = signChannel(channel);
     return {
       nWords: 3,
+      tellsSigns: true,
       nKeys: n_keys,
       perIndex: 3,
       layout: new OneSymbol(3 * n_keys),
@@ -284,6 +287,7 @@ const SHAPES = {
     demand(l <= n_keys && 0n < low && low < high && g * low < WORDS && !(buckets === 2 && tie === -TIE_WORDS));
     return {
       nWords: 2 + 2 * l,
+      tellsSigns: tie !== TIE_WORDS,
       layout: new OneSymbol(cohorts * buckets),
       loss: bucketLoss(Math.min(l, buckets), g, ownWords),
       publicWord: 0,

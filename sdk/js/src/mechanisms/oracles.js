@@ -8,6 +8,7 @@ import { Ratio, spread } from "../numerics/exact.js";
 import { OneSymbol, Row, Subset } from "../report/layouts.js";
 import { countSets, joined, unrank } from "./selection.js";
 import { FULL_LEVEL, samplePair } from "../records.js";
+import { mix } from "../numerics/mixing.js";
 import { atLeast, bitOf, pick, WORDS, wordsBefore, wordsFor } from "../numerics/words.js";
 
 /**
@@ -15,20 +16,7 @@ import { atLeast, bitOf, pick, WORDS, wordsBefore, wordsFor } from "../numerics/
  * @import { OracleIntegers, ResponseIntegers, WindowSizes } from "./shapes.d.ts"
  */
 
-const MASK = WORDS - 1n;
 const MOST_OUTPUTS = 2 ** 20;
-
-/**
- * Steele, Lea and Flood's splitmix64 finaliser.
- *
- * @param {bigint} x
- */
-function mix(x) {
-  x = (x + 0x9e3779b97f4a7c15n) & MASK;
-  x = ((x ^ (x >> 30n)) * 0xbf58476d1ce4e5b9n) & MASK;
-  x = ((x ^ (x >> 27n)) * 0x94d049bb133111ebn) & MASK;
-  return x ^ (x >> 31n);
-}
 
 /**
  * The public hash of a symbol.

@@ -123,6 +123,8 @@ export interface Kernel extends Telling {
   /** Where the first word draws an index: how many there are, and what can be said of each. */
   nKeys?: number;
   perIndex?: number;
+  /** Whether values reach the answer as signs that they were rounded to. */
+  tellsSigns?: boolean;
   perturb(record: Pair[], words: Words): Answer;
 }
 

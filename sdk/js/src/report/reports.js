@@ -2,6 +2,7 @@
 import { concat, fromHex, sha256, toHex, toUtf8 } from "../numerics/bytes.js";
 import { hasExactly } from "../checks.js";
 import { refuse } from "../refusals.js";
+import { roundedFor } from "../dither.js";
 import { Words } from "../numerics/words.js";
 
 /** @import { Answer, Pair, Round } from "../../index.d.ts" */
@@ -170,7 +171,7 @@ export function readFrames(bytes, { largest = 1 << 20, most = 1 << 16 } = {}) {
  *
  * The public word takes its place among the words where a mechanism has one.
  *
- * @param {Pick<Round, "mechanism" | "tag" | "number">} round
+ * @param {Pick<Round, "mechanism" | "tag" | "number" | "dither">} round
  * @param {Pair[]} record
  * @param {Uint8Array} bytes
  * @param {Uint8Array} reportId
@@ -181,7 +182,7 @@ export function writeReport(round, record, bytes, reportId, word) {
   if (bytes.length !== 8 * mechanism.nWords) throw new RangeError(`expected ${mechanism.nWords} words`);
   const words = new Words(bytes.slice());
   if (mechanism.publicWord !== undefined) words.view.setBigUint64(8 * mechanism.publicWord, word, true);
-  const payload = mechanism.layout.encode(mechanism.perturb(record, words));
+  const payload = mechanism.layout.encode(mechanism.perturb(roundedFor(round, record, reportId), words));
   return concat([header(tag, number, reportId), payload]);
 }
 

@@ -125,7 +125,7 @@ def examine(mechanism: Mechanism, trace: Tally, tally: Tally | None = None) -> V
     if trace.n_reports >= FEWEST:
         findings += traced(mechanism, trace)
         if tally is not None:
-            findings += in_range(mechanism, tally)
+            findings += in_range(mechanism, tally.pooled)
     return Verdict(findings=tuple(sorted(findings, key=lambda each: each.p)))
 
 
@@ -137,9 +137,10 @@ def compare(tallies: Mapping[str, Tally]) -> Verdict:
     """
     if len(tallies) < 2:
         raise TallyError(f"expected tallies of two groups or more, got {len(tallies)}")
-    total = sum(list(tallies.values())[1:], start=next(iter(tallies.values())))
+    groups = {name: tally.pooled for name, tally in tallies.items()}
+    total = sum(list(groups.values())[1:], start=next(iter(groups.values())))
     findings = []
-    for name, own in tallies.items():
+    for name, own in groups.items():
         gaps = [
             _gap(own, total, cell).ravel()
             for cell in own.cells

@@ -20,7 +20,7 @@ from keyveil.collector.store.cells import unpack
 from keyveil.errors import KeyveilError, StoreError
 from keyveil.mechanisms.base import ISSUED
 from keyveil.rounds import Round
-from keyveil.tally import Tally, count
+from keyveil.tally import Tally, tally_reports
 from keyveil.tally.count import UNDECODED, decode
 
 # Campaigns in the cache; beyond them it is emptied.
@@ -122,7 +122,7 @@ class CampaignCache:
         round_ = self.round(tx, known, number)
         row = tx.tally(known.no, number)
         if row is None or not row.cells:
-            return count(round_.mechanism, [], question=round_.question)
+            return tally_reports(round_, [])
         stored = unpack(row.cells, question=round_.question, n_reports=row.n_reports)
         if UNDECODED not in stored.cells:
             return stored
@@ -140,7 +140,7 @@ class CampaignCache:
         if row.quarantined is not None:
             raise StoreError(row.quarantined, damaged=True)
         try:
-            campaign = Campaign.from_fields(json.loads(row.config))
+            campaign = Campaign.from_said(json.loads(row.config))
             terms = Terms.from_json(row.terms)
             if campaign.id != row.id:
                 raise ValueError("its hash is another")

@@ -216,7 +216,7 @@ def read_campaign(fields: Mapping[str, Any]) -> Campaign:
         if isinstance(number, int) and number > largest:
             raise Problem("bad-campaign", f"{field} must be at most {largest}, at $.{field}")
     try:
-        campaign = Campaign.from_fields(fields)
+        campaign = Campaign.from_said(fields)
         campaign.canonical_json.encode()
     except (KeyveilError, ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:
         said = str(error) if isinstance(error, KeyveilError) else type(error).__name__

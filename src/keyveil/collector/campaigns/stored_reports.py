@@ -19,7 +19,7 @@ from keyveil.collector.problems import Problem
 from keyveil.collector.store import ReportBlock
 from keyveil.collector.store.base import IdSum
 from keyveil.errors import StoreError
-from keyveil.tally import count, trace
+from keyveil.tally import tally_reports, trace
 
 REPORT_TYPES = {"frames": "application/octet-stream", "parquet": "application/vnd.apache.parquet"}
 
@@ -67,7 +67,7 @@ class StoredReports:
             try:
                 tally = self._context.cache.tally(tx, known, number)
             except StoreError:
-                tally = count(asked.mechanism, [], question=asked.question)
+                tally = tally_reports(asked, [])
             earlier = [row for row in tx.rounds(known.no) if row.number < number]
             try:
                 before = self._context.cache.history(tx, known, earlier)

@@ -22,6 +22,7 @@ from keyveil.collector.store.runs import N_SLICES, IdHash, Ids, as_ids, ids_in, 
 from keyveil.errors import StoreError
 from keyveil.report import HEADER_BYTES
 from keyveil.tally import Counter, Payloads, Tally
+from keyveil.tally.dither import ids_before
 
 Say = Callable[[str], None]
 
@@ -144,13 +145,14 @@ def recount(
 ) -> Recounted:
     """Count the reports of a round again, and their ids."""
     asked = cache.described(known, row)
-    counter = Counter(asked.mechanism, question=asked.question)
+    counter = Counter.of(asked)
     ids, damaged, blocks, hash_ = IdSum(), list[ReportBlock](), 0, tx.id_hash()
     with ExitStack() as stack:
         # Where ids are known, equal ones show in the sum.
         spill = stack.enter_context(_Spill(hash_)) if _is_forgotten(row, claimed) else None
         for block in intact(lambda after: tx.blocks(known.no, row.number, after=after), damaged.append):
-            counter.add(payloads(block))
+            answers = payloads(block)
+            counter.add(answers, ids_before(answers) if asked.is_dithered else None)
             names = as_ids(ids_in(block.reports, block.length))
             ids.add(hash_, names)
             if spill is not None:

@@ -44,7 +44,7 @@ def describe_rounds(tx: SqlTransaction, *, tables: tuple[str, ...]) -> None:
 
 def _rounds(tx: SqlTransaction, no: int, name: str, config: str, tables: tuple[str, ...]) -> list[Round]:
     """The rounds of a campaign, each the same as the text of schema 2 says."""
-    campaign = Campaign.from_fields(json.loads(config))
+    campaign = Campaign.from_said(json.loads(config))
     if campaign.id != name:
         raise StoreError("its text has another hash")
     # Only first versions opened rounds then, and said nothing of it.

@@ -276,6 +276,11 @@ class Bucket(Calibration):
     # --- the client's side ---
 
     @property
+    def tells_signs(self) -> bool:
+        """But where both signs of a key share a bucket for good."""
+        return self.tie != TIE_WORDS
+
+    @property
     def n_words(self) -> int:
         """Cohort, truncation, signs or dummies, response."""
         return 2 + 2 * self.pairs_per_user

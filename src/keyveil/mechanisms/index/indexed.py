@@ -77,6 +77,11 @@ class SampledIndex(AsksOneKey, Calibration, ThroughChannel):
     # --- the client's side ---
 
     @property
+    def tells_signs(self) -> bool:
+        """A value is a sign that was rounded to it."""
+        return True
+
+    @property
     def n_words(self) -> int:
         """Index, rounding, response."""
         return 3

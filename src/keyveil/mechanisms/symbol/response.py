@@ -102,6 +102,11 @@ class SignedResponse(PaddedSampling):
     # --- the client's side ---
 
     @property
+    def tells_signs(self) -> bool:
+        """A value is a sign that was rounded to it."""
+        return True
+
+    @property
     def n_words(self) -> int:
         """Slot, dummy, rounding, response."""
         return 4

@@ -84,6 +84,11 @@ class SignedUnary(PaddedSampling):
     # --- the client's side ---
 
     @property
+    def tells_signs(self) -> bool:
+        """A value is a sign that was rounded to it."""
+        return True
+
+    @property
     def n_words(self) -> int:
         """Slot, rounding, one per key."""
         return 2 + self.n_keys

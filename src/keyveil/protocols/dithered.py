@@ -1,0 +1,65 @@
+"""Any protocol whose devices round values by the public dither: the same rounds, counted apart by its bins.
+
+A round that tells signs says that there is a dither, and everything else about it stays: frequencies and
+means are read off the sums over bins. What the bins say of how values are spread is read here, off the round
+that most devices answered, and added to what the protocol ends with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from keyveil.domain import check_dither
+from keyveil.protocols.base import History, Outcome, Protocol
+from keyveil.rounds import Round
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dithered:
+    """A protocol whose tallies tell how values are spread.
+
+    >>> from keyveil.mechanisms import build
+    >>> from keyveil.protocols.one_round import OneRound
+    >>> plain = OneRound(mechanism=build("bucket", 1, n_keys=2))
+    >>> Dithered(protocol=plain, dither=16).start("campaign").dither
+    16
+    """
+
+    protocol: Protocol
+    dither: int
+
+    def __post_init__(self) -> None:
+        check_dither(self.dither)
+
+    @property
+    def id(self) -> str:
+        """The protocol's."""
+        return self.protocol.id
+
+    @property
+    def version(self) -> int:
+        """The protocol's."""
+        return self.protocol.version
+
+    @property
+    def n_keys(self) -> int:
+        """The protocol's."""
+        return self.protocol.n_keys
+
+    def start(self, campaign: str) -> Round:
+        """The first round."""
+        return self._dithered(self.protocol.start(campaign))
+
+    def next(self, history: History) -> Round | Outcome:
+        """What follows from the rounds so far."""
+        step = self.protocol.next(history)
+        if isinstance(step, Round):
+            return self._dithered(step)
+        return step
+
+    def stages(self) -> tuple[Round, ...]:
+        """Every round that may come."""
+        return tuple(map(self._dithered, self.protocol.stages()))
+
+    def _dithered(self, round: Round) -> Round:
+        return replace(round, dither=self.dither) if round.mechanism.tells_signs else round
