@@ -372,11 +372,13 @@ class Campaign:
             from keyveil.tally import tally_reports
         return tally_reports(self.first_round() if round is None else round, reports)
 
-    def estimate(self, tally: Tally, *, post: str = "readable") -> Release:
+    def estimate(
+        self, tally: Tally, *, post: str = "readable", quantiles: Sequence[float] = (0.5,)
+    ) -> Release:
         """What the tally of a one-round campaign says about every key, with 95 % intervals."""
         with _collecting():
             from keyveil.release import release
-        return release(self, self.protocol(), tally, post=post)
+        return release(self, self.protocol(), tally, post=post, quantiles=quantiles)
 
 
 @contextmanager

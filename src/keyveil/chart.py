@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from keyveil.palette import COLOURS
+
+Floats = NDArray[np.float64]
 
 _LONGEST_LABEL = 28
 # Inches around the lines of a chart, and for each of them.
@@ -54,6 +57,33 @@ def draw(
         axes.tick_params(left=False)
     if rows:
         left.legend(frameon=False, fontsize=8, loc="lower right")
+    return figure
+
+
+def draw_distribution(
+    marks: Floats,
+    shares: Floats,
+    band: tuple[Floats, Floats],
+    median: tuple[float, float, float],
+    *,
+    title: str,
+    unit: str | None = None,
+) -> Figure:
+    """Shares of values by marks in their band, and below them the median in its interval."""
+    figure = Figure(figsize=(7, 3.6), layout="constrained")
+    axes = figure.subplots()
+    width = 0.8 * float(np.min(np.diff(marks)))
+    low, high = (100 * end for end in band)
+    said = "95 % band, for all shares together"
+    axes.bar(marks, 100 * shares, width, color=COLOURS[0], alpha=0.8, label="share of values")
+    axes.vlines(marks, low, high, color=COLOURS[0], alpha=0.4, linewidth=5, label=said)
+    below = -0.06 * float(np.max(high, initial=1.0))
+    axes.hlines(below, *median[1:], color=COLOURS[1], linewidth=4, alpha=0.5)
+    axes.plot(median[0], below, "o", color=COLOURS[1], markersize=5, label="median, 95 % interval")
+    axes.set(xlabel=unit or "value", ylabel="% of values", title=_label(title))
+    axes.grid(axis="y", alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
     return figure
 
 

@@ -6,16 +6,19 @@ import csv
 import html
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keyveil.errors import MissingPackage, ProtocolError, TallyError
+from keyveil.errors import DomainError, MissingPackage, ProtocolError, TallyError
 from keyveil.estimate import HOSTILE_SHARE, READABLE, Distribution, Estimates, step
+from keyveil.methods import find_method
 from keyveil.numerics import CONFIDENCE, epsilon_above
 from keyveil.protocols import Outcome, Protocol, Round, total_loss
+from keyveil.spreads import KNOWN, UNKNOWN, Bounded, KeyDistribution, ValueSpread
 
 if TYPE_CHECKING:
     from keyveil.campaign import Campaign
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from keyveil.tally import Tally
 
 PUBLISHED = "published"
+# The quantiles of a release that is asked for no others.
+MEDIAN = (0.5,)
 
 # A spreadsheet runs a cell that begins with one of these as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -38,13 +43,20 @@ class Release:
     `frequency_top` is for a table of the top keys and nothing else. `frequency_hostile` and `mean_hostile`
     say how far `hostile_share` of all devices, lying, can move the unprocessed estimate: no statement about
     noise, and none that somebody did.
-    A mean that cannot be estimated is null; its interval is the whole range. Where the mechanism tells
-    distributions, `bins` holds each key's shares, and the metadata the values that the bins stand for.
+    A mean that cannot be estimated is null; its interval is the whole range. Where reports tell how values
+    are spread there are quantiles, the variance, and whether a flat `shape` can be excluded ("known"); `bins`
+    holds each key's shares with a band that holds for all of them together, and the metadata the values that
+    the shares stand for. Shares are smoothed (`bins_post` says how), intervals and bands are not.
     """
 
     columns: dict[str, Any]
     metadata: dict[str, Any]
-    distribution: Distribution | None = None
+    distributions: Distribution | None = None
+    """Of every key, on the scale [-1, 1]."""
+    values: ValueSpread | None = field(default=None, repr=False)
+    """How values are spread, with intervals, in the value's own unit."""
+    wants_bins: bool = False
+    """Whether the campaign is for distributions: then its CSV has them, too."""
     raw: Estimates | None = field(default=None, repr=False)
     """The unprocessed estimates behind the table, on the scale [-1, 1]."""
     scale: float = 1.0
@@ -74,24 +86,70 @@ class Release:
             dict(zip(self.columns, (_finite(cell) for cell in row), strict=True))
             for row in zip(*self.columns.values(), strict=True)
         ]
-        if self.distribution is not None:
-            for row, shares in zip(rows, self.distribution.shares, strict=True):
-                row["bins"] = [_finite(share) for share in shares]
+        for name, shares in self._bins().items():
+            for row, own in zip(rows, shares, strict=True):
+                row[name] = [_finite(share) for share in own]
         return rows
+
+    def _bins(self) -> dict[str, Any]:
+        """Every key's shares, and the ends of their band where there is one."""
+        if self.values is not None:
+            low, high = self.values.bands()
+            return {"bins": self.values.distribution.shares, "bins_low": low, "bins_high": high}
+        return {} if self.distributions is None else {"bins": self.distributions.shares}
+
+    def quantile(self, key: str, q: float) -> Bounded:
+        """The value below which a part q of a key's values lies, with its interval."""
+        code, (low, high) = self._code(key), self.value_range
+        if self.values is not None:
+            return Bounded(*(float(end[0]) for end in self.values.quantile(q, np.array([code]))))
+        if self.distributions is None:
+            raise DomainError(f'"{self.metadata["mechanism"]}" does not tell how values are spread')
+        found = float(self.distributions.quantile(q)[code])
+        return Bounded(self.middle + self.scale * found, low, high)
+
+    def distribution(self, key: str) -> KeyDistribution:
+        """How a key's values are spread: shares in a band, drawn by `.plot()`."""
+        code, bins = self._code(key), self._bins()
+        median = self.quantile(key, 0.5)
+        shares = bins["bins"][code]
+        return KeyDistribution(
+            name=self.columns.get("name", self.columns["key"])[code],
+            marks=np.array(self.metadata["bins"]),
+            shares=shares,
+            low=bins["bins_low"][code] if "bins_low" in bins else np.zeros_like(shares),
+            high=bins["bins_high"][code] if "bins_high" in bins else np.ones_like(shares),
+            is_known=self.values is not None and bool(self.values.is_known()[code]),
+            median=median,
+            unit=self.metadata.get("unit"),
+        )
+
+    def _code(self, key: str) -> int:
+        keys = self.columns["key"]
+        if key not in keys:
+            raise DomainError(f"the campaign has no key {str(key)[:80]!r}")
+        return int(keys.index(key))
 
     def to_json(self) -> str:
         """Metadata and rows."""
         return json.dumps({"metadata": self.metadata, "rows": self.rows()}, ensure_ascii=False)
 
-    def to_csv(self) -> str:
-        """The table as CSV; names that a spreadsheet would run are quoted with an apostrophe."""
+    def to_csv(self, *, bins: bool | None = None) -> str:
+        """The table as CSV; names that a spreadsheet would run are quoted with an apostrophe.
+
+        With `bins`, or in a campaign that is for distributions, each key's shares follow.
+        """
         lines = _CsvLines()
         # A carriage return in a name is quoted only where the line's end has one too.
         writer = csv.writer(lines, lineterminator="\r\n")
-        bins = len(self.metadata.get("bins", ()))
-        writer.writerow([*self.columns, *(f"bin_{place}" for place in range(bins))])
+        shown = self._bins() if (self.wants_bins if bins is None else bins) else {}
+        names = [
+            f"{name.replace('bins', 'bin')}_{place}" for name in shown for place in range(len(shown[name][0]))
+        ]
+        writer.writerow([*self.columns, *names])
         for row in self.rows():
-            row |= {f"bin_{place}": share for place, share in enumerate(row.pop("bins", ()))}
+            cells = [share for name in shown for share in row[name]]
+            row = {name: row[name] for name in self.columns} | dict(zip(names, cells, strict=True))
             for word in ("key", "name"):
                 if word in row:
                     row[word] = f"'{row[word]}" if row[word].startswith(_FORMULA) else row[word]
@@ -149,7 +207,14 @@ class Release:
         )
 
 
-def release(campaign: Campaign, protocol: Protocol, tally: Tally, *, post: str = READABLE) -> Release:
+def release(
+    campaign: Campaign,
+    protocol: Protocol,
+    tally: Tally,
+    *,
+    post: str = READABLE,
+    quantiles: Sequence[float] = MEDIAN,
+) -> Release:
     """The release of a one-round campaign's tally."""
     first = protocol.start(campaign.id)
     if tally.question != first.question:
@@ -159,14 +224,20 @@ def release(campaign: Campaign, protocol: Protocol, tally: Tally, *, post: str =
         raise ProtocolError(
             f'"{campaign.mechanism}" goes on with round {outcome.number}; drive its protocol to the end'
         )
-    return release_outcome(campaign, protocol, outcome, post=post)
+    return release_outcome(campaign, protocol, outcome, post=post, quantiles=quantiles)
 
 
 def release_outcome(
-    campaign: Campaign, protocol: Protocol, outcome: Outcome, *, post: str = READABLE
+    campaign: Campaign,
+    protocol: Protocol,
+    outcome: Outcome,
+    *,
+    post: str = READABLE,
+    quantiles: Sequence[float] = MEDIAN,
 ) -> Release:
     """The release of what a protocol ended with; `post` as in simulations, `published` included."""
-    return release_found(campaign, outcome, epsilon_exact=exact_epsilon(protocol), post=post)
+    exact = exact_epsilon(protocol)
+    return release_found(campaign, outcome, epsilon_exact=exact, post=post, quantiles=quantiles)
 
 
 def exact_epsilon(protocol: Protocol) -> float:
@@ -175,14 +246,24 @@ def exact_epsilon(protocol: Protocol) -> float:
 
 
 def release_found(
-    campaign: Campaign, outcome: Outcome, *, epsilon_exact: float, post: str = READABLE
+    campaign: Campaign,
+    outcome: Outcome,
+    *,
+    epsilon_exact: float,
+    post: str = READABLE,
+    quantiles: Sequence[float] = MEDIAN,
 ) -> Release:
     """The release of an outcome whose protocol need not be built again."""
     shaped = outcome.published if post == PUBLISHED else step(post, also=(PUBLISHED,))(outcome.raw)
     low, high = campaign.domain.value_range
+    values = ValueSpread.of(
+        outcome.spread, outcome.distribution, outcome.raw, (low, high), inside=READABLE in shaped.steps
+    )
     return Release(
-        columns=_columns(campaign, outcome.raw, shaped),
-        distribution=outcome.distribution,
+        columns=_columns(campaign, outcome.raw, shaped) | _value_columns(values, quantiles),
+        distributions=outcome.distribution,
+        values=values,
+        wants_bins=campaign.want == "distribution" or find_method(campaign.mechanism)[0].gives_distribution,
         raw=outcome.raw,
         scale=(high - low) / 2,
         middle=(high + low) / 2,
@@ -199,15 +280,40 @@ def release_found(
             "hostile_share": HOSTILE_SHARE,
             "post": list(shaped.steps),
             "notes": list(outcome.notes),
-            **_bin_metadata(campaign.domain, outcome.distribution),
+            **_bin_metadata(campaign.domain, outcome.distribution, values),
         },
     )
 
 
-def _bin_metadata(domain: Domain, distribution: Distribution | None) -> dict[str, Any]:
+def _bin_metadata(
+    domain: Domain, distribution: Distribution | None, values: ValueSpread | None
+) -> dict[str, Any]:
+    """The values that shares stand for, and what was done to the shares."""
+    if values is not None:
+        return {"bins": values.marks().tolist(), "bins_post": list(values.distribution.steps)}
     if distribution is None:
         return {}
     return {"bins": [domain.from_unit(float(point)) for point in distribution.points]}
+
+
+def _value_columns(values: ValueSpread | None, quantiles: Sequence[float]) -> dict[str, Any]:
+    """Quantiles and the variance, each with its interval, and whether a key's shape is known."""
+    if values is None:
+        return {}
+    columns: dict[str, Any] = {}
+    wanted = {quantile_name(q): values.quantile(q) for q in dict.fromkeys(quantiles)}
+    for name, found in (*wanted.items(), ("variance", values.variance())):
+        columns |= {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+    return columns | {"shape": [KNOWN if known else UNKNOWN for known in values.is_known()]}
+
+
+def quantile_name(q: float) -> str:
+    """The column of a quantile.
+
+    >>> quantile_name(0.5), quantile_name(0.9), quantile_name(0.025)
+    ('median', 'q90', 'q2.5')
+    """
+    return "median" if q == MEDIAN[0] else f"q{100 * q:g}"
 
 
 def _columns(campaign: Campaign, raw: Estimates, shaped: Estimates) -> dict[str, Any]:

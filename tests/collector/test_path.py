@@ -343,7 +343,9 @@ def test_send_answers_round_after_round(server, tmp_path, mechanism, changes, le
     assert answered == {"privkvm": 3000 * closed, "auto": 3000}[mechanism]
     assert closed >= least
     assert release["rows"][0]["frequency_low"] <= release["rows"][0]["frequency_high"]
-    assert ("bins" in release["rows"][0]) == (changes.get("want") == "distribution")
+    # Signs tell how values are spread, too, where they are told.
+    signs = mechanism == "auto" and changes.get("want") != "frequency"
+    assert ("bins" in release["rows"][0]) == signs
     means = [row["mean"] for row in release["rows"] if row["mean"] is not None]
     # PrivKVM's are biased by design: none lies inside an interval.
     assert (means == []) == (mechanism == "privkvm" or changes.get("want") == "frequency")

@@ -66,7 +66,9 @@ def test_what_is_found_of_an_issuing_campaign_has_the_smaller_bound(name):
         step = protocol.start(campaign.id)
         while hasattr(step, "mechanism"):
             asked = people if step.keys is None else people.restrict(np.array(step.keys))
-            history.append((step, draw_tally(step.mechanism, asked, rng, question=step.question)))
+            history.append(
+                (step, draw_tally(step.mechanism, asked, rng, question=step.question, dither=step.dither))
+            )
             step = protocol.next(history)
         moved = step.raw.lever.shift(np.full(12, 0.1), np.zeros(12), 0.01)
         bounds.append(moved.frequency_up[0])

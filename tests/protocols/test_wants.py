@@ -282,7 +282,7 @@ def test_a_release_holds_the_distribution_and_the_bound_on_liars_knows_the_group
     )
     rounds, outcome = drive(asked.protocol(), people)
     told = release_outcome(asked, asked.protocol(), outcome)
-    assert len(told.rows()[0]["bins"]) == len(told.metadata["bins"]) == 64
+    assert len(told.rows()[0]["bins"]) == len(told.metadata["bins"]) == 17
     assert outcome.raw.lever.asked == float(rounds[-1][0].size) < 1
 
 

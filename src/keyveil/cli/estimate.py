@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from keyveil.errors import TallyError
+from keyveil.errors import DomainError, TallyError
 
 if TYPE_CHECKING:
     from keyveil.release import Release
@@ -37,6 +38,13 @@ _FORMS = (".csv", ".json", ".parquet", ".arrow")
 @click.option(
     "--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many keys the table shows."
 )
+@click.option(
+    "--quantiles",
+    default="0.5",
+    show_default=True,
+    help='Which quantiles of each key\'s values to tell, with intervals: "0.1,0.5,0.9".',
+)
+@click.option("--bins", is_flag=True, help="Write each key's distribution into a .csv, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--strict", is_flag=True, help="Stop at the first report that is refused.")
 @click.option(
@@ -49,6 +57,8 @@ def estimate(
     out: Path | None,
     post: str,
     top: int,
+    quantiles: str,
+    bins: bool,
     as_json: bool,
     strict: bool,
     protocol: str | None,
@@ -64,20 +74,21 @@ def estimate(
 
     if out is not None and out.suffix not in _FORMS:
         raise TallyError(f"expected a release to end with one of {', '.join(_FORMS)}, got {out.name}")
-    asked = Campaign.load(campaign)
+    asked, parts = Campaign.load(campaign), _parts(quantiles)
     reports = [path for path in sources if path.suffix != ".json"]
     tallies = [read_tally(path) for path in sources if path.suffix == ".json"]
     if asked.has_several_rounds:
         rules = asked.protocol(protocol)
         followed = follow_rounds(asked, rules, reports, tallies, strict=strict)
-        made = release_outcome(asked, rules, followed.outcome, post=post)
+        made = release_outcome(asked, rules, followed.outcome, post=post, quantiles=parts)
         n_reports, is_whole = followed.n_reports, followed.is_whole
     else:
         counted = count_files(asked, reports, strict=strict)
         total = sum(tallies, counted.tally)
-        made, n_reports, is_whole = asked.estimate(total, post=post), total.n_reports, counted.is_whole
+        made = asked.estimate(total, post=post, quantiles=parts)
+        n_reports, is_whole = total.n_reports, counted.is_whole
     if out is not None:
-        _write(made, out)
+        _write(made, out, bins=bins or None)
         click.echo(f"wrote the release of {n_reports} reports to {out}", err=True)
     if as_json:
         click.echo(made.to_json())
@@ -87,7 +98,18 @@ def estimate(
         sys.exit(1)
 
 
-def _write(release: Release, out: Path) -> None:
+def _parts(said: str) -> tuple[float, ...]:
+    """Quantiles as a list of numbers between 0 and 1."""
+    try:
+        parts = tuple(float(each) for each in said.split(","))
+    except ValueError:
+        parts = (math.nan,)
+    if all(0 < part < 1 for part in parts):
+        return parts
+    raise DomainError(f'--quantiles are numbers between 0 and 1, such as "0.1,0.5,0.9", got {said[:40]!r}')
+
+
+def _write(release: Release, out: Path, *, bins: bool | None) -> None:
     import pyarrow as pa
     import pyarrow.parquet
 
@@ -96,7 +118,7 @@ def _write(release: Release, out: Path) -> None:
     if out.suffix == ".json":
         write_text(out, release.to_json() + "\n")
     elif out.suffix == ".csv":
-        write_text(out, release.to_csv())
+        write_text(out, release.to_csv(bins=bins))
         write_text(out.with_suffix(".metadata.json"), json.dumps(release.metadata, ensure_ascii=False) + "\n")
     else:
         table = release.to_arrow()

@@ -26,6 +26,14 @@ _MADE_THERE = ("frequency_low", "frequency_high")
 _DRAWN = 60
 
 
+class Shares(msgspec.Struct, frozen=True, kw_only=True):
+    """One key's shares of values, by the marks in the metadata, and their band where there is one."""
+
+    shares: list[float | None]
+    low: list[float] | None = None
+    high: list[float] | None = None
+
+
 class Results(msgspec.Struct, frozen=True, kw_only=True):
     """A release by columns, and what is true of all keys together."""
 
@@ -40,7 +48,7 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     columns: dict[str, list[Any]]
     rank_best: list[int]
     rank_worst: list[int]
-    distribution: dict[int, list[float | None]]
+    distribution: dict[int, Shares]
     """By the place of a key among the columns: the most frequent keys' shares, where there are any."""
 
 
@@ -78,8 +86,14 @@ def _ranks(raw: Estimates) -> tuple[list[int], list[int]]:
     return ranges.best.tolist(), ranges.worst.tolist()
 
 
-def _distribution(release: Release, raw: Estimates) -> dict[int, list[float | None]]:
-    if release.distribution is None:
+def _distribution(release: Release, raw: Estimates) -> dict[int, Shares]:
+    order, values = np.argsort(-raw.frequency, kind="stable")[:_DRAWN], release.values
+    if values is not None:
+        shares, (low, high) = values.distribution.shares, values.bands()
+        return {
+            int(code): Shares(shares=shares[code].tolist(), low=low[code].tolist(), high=high[code].tolist())
+            for code in order
+        }
+    if release.distributions is None:
         return {}
-    order = np.argsort(-raw.frequency, kind="stable")[:_DRAWN]
-    return {int(code): release.distribution.shares[code].tolist() for code in order}
+    return {int(code): Shares(shares=release.distributions.shares[code].tolist()) for code in order}

@@ -23,7 +23,9 @@ from keyveil.estimate.intervals import (
     tied_with,
 )
 from keyveil.estimate.post import READABLE, STEPS, clip, none, readable, step
+from keyveil.estimate.shapes import marked, shapes
 from keyveil.estimate.shares import QUARTERS, Shares, below, in_parts, value_shares
+from keyveil.estimate.spread import Spread, dithered_spread, flat_levels, windowed_spread
 
 __all__ = [
     "HOSTILE_SHARE",
@@ -39,21 +41,26 @@ __all__ = [
     "RankRanges",
     "Shares",
     "Shift",
+    "Spread",
     "below",
     "bin_points",
     "clip",
     "detectable_frequency",
     "difference_se",
+    "dithered_spread",
     "estimate",
     "expectation_maximisation",
     "fake_share",
+    "flat_levels",
     "in_parts",
     "joint_maximisation",
     "lever",
+    "marked",
     "none",
     "project",
     "rank_ranges",
     "readable",
+    "shapes",
     "simultaneous_interval",
     "step",
     "subtract_fakes",
@@ -61,4 +68,5 @@ __all__ = [
     "uncollide",
     "value_shares",
     "wasserstein",
+    "windowed_spread",
 ]

@@ -53,11 +53,13 @@ def project(values: Floats, total: float) -> Floats:
 class Distribution:
     """One distribution a key over equal bins (or marked points) of the value range [-1, 1].
 
-    Rows of keys about which nothing is known are NaN. `points` are the values the bins stand for.
+    Rows of keys about which nothing is known are NaN. `points` are the values the bins stand for, each for
+    all that is nearer to it than to the others; `steps` say what was done beside counting.
     """
 
     points: Floats
     shares: Floats
+    steps: tuple[str, ...] = ()
 
     def mean(self) -> Floats:
         """Mean of each key's values."""
@@ -75,27 +77,40 @@ class Distribution:
         >>> d.quantile(0.25).tolist(), d.quantile(0.5).tolist()
         ([-0.5], [0.0])
         """
-        width = self.points[1] - self.points[0]
         known = np.isfinite(self.shares.sum(axis=1))
         shares = np.where(known[:, None], self.shares, 1.0 / self.points.size)
-        reached = np.cumsum(shares, axis=1)
+        reached, ends = np.cumsum(shares, axis=1), self._ends()
         place = np.minimum((reached < q).sum(axis=1), self.points.size - 1)
         rows = np.arange(len(shares))
         inside = shares[rows, place]
         part = np.where(
             inside > 0, (q - (reached[rows, place] - inside)) / np.where(inside > 0, inside, 1), 0.5
         )
-        return np.where(known, self.points[place] + (np.clip(part, 0, 1) - 0.5) * width, np.nan)
+        found = ends[place] + np.clip(part, 0, 1) * (ends[place + 1] - ends[place])
+        return np.where(known, found, np.nan)
 
     def reached(self, edges: Floats) -> Floats:
         """The share of each key's values at or below each edge, linear inside a bin."""
-        between = (self.points[1:] + self.points[:-1]) / 2
-        ends = np.concatenate([[-1.0], between, [1.0]])
+        ends = self._ends()
         whole = np.pad(np.cumsum(self.shares, axis=1), ((0, 0), (1, 0)))
         place = np.clip(np.searchsorted(ends, edges, side="right") - 1, 0, self.points.size - 1)
         part = (edges - ends[place]) / (ends[place + 1] - ends[place])
         reached: Floats = whole[:, place] + part * self.shares[:, place]
         return reached
+
+    def _ends(self) -> Floats:
+        """Where bins begin and end: halfway between the values they stand for."""
+        return np.concatenate([[-1.0], (self.points[1:] + self.points[:-1]) / 2, [1.0]])
+
+    def above(self, levels: int) -> Floats:
+        """Which part of each key's values lies above each of equal bins of [-1, 1], on average over the bin.
+
+        >>> d = Distribution(points=np.array([-1.0, 0.0, 1.0]), shares=np.array([[0.25, 0.5, 0.25]]))
+        >>> d.above(2).tolist()
+        [[0.75, 0.25]]
+        """
+        found: Floats = self.shares @ steps_up(self.points, levels)
+        return found
 
     def coarse(self, bins: int) -> Distribution:
         """Neighbouring bins added up; `bins` must divide their number."""
@@ -114,6 +129,16 @@ def wasserstein(one: Floats, other: Floats, width: float) -> Floats:
     """
     apart: Floats = np.abs(np.cumsum(one - other, axis=-1)).sum(axis=-1) * width
     return apart
+
+
+def steps_up(points: Floats, levels: int) -> Floats:
+    """Which part of each of equal bins of [-1, 1] lies below each point: one row a point.
+
+    >>> steps_up(np.array([-0.5, 1.0]), 2).tolist()
+    [[0.5, 0.0], [1.0, 1.0]]
+    """
+    parts: Floats = np.clip((points[:, None] + 1) / 2 * levels - np.arange(levels), 0.0, 1.0)
+    return parts
 
 
 def bin_points(bins: int) -> Floats:

@@ -122,10 +122,14 @@ class Estimates:
 
     def _with_unheard(self, low: Floats, high: Floats, confidence: float) -> tuple[Floats, Floats]:
         """Intervals of means of those heard, with any values of the others."""
-        if self.unheard is None:
-            return low, high
-        part = self.unheard.part(self.heard.frequency_interval(confidence)[0])
+        part = self.unheard_part(confidence)
         return (1 - part) * low - part, (1 - part) * high + part
+
+    def unheard_part(self, confidence: float = CONFIDENCE) -> Floats:
+        """Which part of each key's holders may not have been heard, because records were cut."""
+        if self.unheard is None:
+            return np.zeros(self.frequency.size)
+        return self.unheard.part(self.heard.frequency_interval(confidence)[0])
 
     def told_within(self, group: float) -> Estimates:
         """These estimates as those of a round that only a part of all users answers."""

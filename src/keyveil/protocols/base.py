@@ -29,7 +29,7 @@ from fractions import Fraction
 from itertools import accumulate, pairwise
 
 from keyveil.errors import ProtocolError
-from keyveil.estimate import Distribution, Estimates
+from keyveil.estimate import Distribution, Estimates, Spread
 from keyveil.rounds import Group, Round
 from keyveil.tally import Tally
 
@@ -51,6 +51,8 @@ class Outcome:
     raw: Estimates
     published: Estimates
     distribution: Distribution | None = None
+    spread: Spread | None = None
+    """What is known without bias of how values are spread, where anything is."""
     notes: tuple[str, ...] = ()
     rounds: int = 1
     anchor: float | None = None

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from keyveil.domain import check_dither
+from keyveil.estimate import dithered_spread, marked, shapes
+from keyveil.mechanisms import is_key_value
 from keyveil.protocols.base import History, Outcome, Protocol
 from keyveil.rounds import Round
 
@@ -55,7 +57,9 @@ class Dithered:
         step = self.protocol.next(history)
         if isinstance(step, Round):
             return self._dithered(step)
-        return step
+        if step.spread is not None:
+            return step
+        return with_spread(step, history, self.n_keys)
 
     def stages(self) -> tuple[Round, ...]:
         """Every round that may come."""
@@ -63,3 +67,16 @@ class Dithered:
 
     def _dithered(self, round: Round) -> Round:
         return replace(round, dither=self.dither) if round.mechanism.tells_signs else round
+
+
+def with_spread(outcome: Outcome, history: History, n_keys: int) -> Outcome:
+    """An outcome with what the bins of the dither say, in the round that most devices answered."""
+    told = [(asked, tally) for asked, tally in history if asked.is_dithered]
+    if not told:
+        return outcome
+    asked, tally = max(told, key=lambda each: each[1].n_reports)
+    assert is_key_value(asked.mechanism)
+    spread = dithered_spread(asked.mechanism, tally)
+    if asked.keys is not None:
+        spread = spread.among(asked.keys, n_keys)
+    return replace(outcome, spread=spread, distribution=marked(shapes(spread)))

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from keyveil.domain import DITHER_BINS
 from keyveil.estimate import (
     Distribution,
     Estimates,
@@ -20,6 +21,7 @@ from keyveil.estimate import (
     project,
     subtract_fakes,
     uncollide,
+    windowed_spread,
 )
 from keyveil.estimate.estimates import mean_error, mean_of
 from keyveil.estimate.shares import value_means
@@ -140,12 +142,14 @@ class UnarySquareWave(OneRound):
             shares[wanted] = expectation_maximisation(mechanism.channel, heard, fake, smooth=self.smooth)
             # A key that the projection holds for unused has no values to be distributed.
             shares[consistent <= 0] = np.nan
-        distribution = Distribution(points=bin_points(mechanism.bins), shares=shares)
+        points = bin_points(mechanism.bins)
+        distribution = Distribution(points=points, shares=shares, steps=("ems" if self.smooth else "em",))
         mean = distribution.mean()
         unbiased = _with_means(mechanism, tally, everything)
         raw = replace(unbiased, signed=unbiased.frequency * np.nan_to_num(mean), mean=mean, unbiased=unbiased)
         published = raw.after("project", frequency=consistent, mean=np.nan_to_num(mean))
-        return Outcome(raw=raw, published=published, distribution=distribution)
+        spread = windowed_spread(mechanism, tally, min(DITHER_BINS, mechanism.bins))
+        return Outcome(raw=raw, published=published, distribution=distribution, spread=spread)
 
 
 def _with_means(mechanism: UeSw, tally: Tally, everything: Estimates) -> Estimates:

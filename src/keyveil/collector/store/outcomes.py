@@ -20,21 +20,27 @@ from numpy.typing import NDArray
 
 from keyveil.collector.store.base import OutcomeRow
 from keyveil.errors import StoreError
-from keyveil.estimate import Distribution, Estimates
+from keyveil.estimate import Distribution, Estimates, Spread
 from keyveil.estimate.influence import Lever, Levers, Statement, TransformedLever
 from keyveil.estimate.sizes import SizeAnswers, SizeLaw, Truncation, Unheard
 from keyveil.estimate.whole import EitherUnheard, Truncations
 from keyveil.mechanisms import Moments
 from keyveil.protocols import Outcome
 
-VERSION = 2
+VERSION = 3
+_WITHOUT_SPREAD: dict[str, dict[str, Any]] = {"Outcome": {"spread": None}, "Distribution": {"steps": ()}}
 # What older formats left unsaid of a kind, because it was so of all.
-BEFORE: dict[int, dict[str, dict[str, Any]]] = {1: {"Estimates": {"means_apart": True}}, VERSION: {}}
+BEFORE: dict[int, dict[str, dict[str, Any]]] = {
+    1: {"Estimates": {"means_apart": True}, **_WITHOUT_SPREAD},
+    2: _WITHOUT_SPREAD,
+    VERSION: {},
+}
 # By the names that stored outcomes know; a class that is renamed keeps the name of its kind.
 KINDS: dict[str, type[Any]] = {
     "Outcome": Outcome,
     "Estimates": Estimates,
     "Distribution": Distribution,
+    "Spread": Spread,
     "Moments": Moments,
     "Lever": Lever,
     "Levers": Levers,
