@@ -354,6 +354,7 @@ class Campaign:
             wanted["users"] = self.users
         if self.want is not None:
             wanted["want"] = self.want
+            wanted["dithered"] = self._bins != UNDITHERED
         made = build_protocol(
             self.mechanism,
             self.epsilon,

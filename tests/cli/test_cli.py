@@ -107,6 +107,17 @@ def test_simulate_prints_the_contract_and_writes_plots(pairs, tmp_path):
     assert "epsilon" in (out / "frequency_mse.svg").read_text()
 
 
+def test_simulate_scores_distributions_where_they_are_wanted(pairs):
+    asked = ("simulate", pairs, "--mechanism", "auto,kvue,ue-sw,grr", "--epsilon", 4, "--want", "distribution")
+    auto, kvue, wave, shares = json.loads(keyveil(*asked, "--repeats", 2, "--json").stdout)
+    for cell in (auto, kvue, wave):
+        assert 0 < cell["w1_top"] == cell["wasserstein_top"] < 0.5
+        assert 0.5 < cell["median_coverage"] <= 1
+    assert (shares["w1_top"], shares["median_coverage"]) == (None, None)
+    plain = json.loads(keyveil("simulate", pairs, "--mechanism", "kvue", "--epsilon", 4, "--json").stdout)[0]
+    assert (plain["w1_top"], plain["median_coverage"]) == (None, None)
+
+
 def test_simulate_prints_a_table_with_standard_errors(pairs):
     shown = keyveil("simulate", pairs, "--mechanism", "ks-ue", "--epsilon", 1)
     assert "±" in shown.stdout

@@ -58,7 +58,7 @@ def answer(step, people, places, rng):
     low, high = (float(end) for end in step.group)
     asked = people.take(np.flatnonzero((low <= places) & (places < high)))
     asked = asked if step.keys is None else asked.restrict(np.array(step.keys))
-    return draw_tally(step.mechanism, asked, rng, question=step.question)
+    return draw_tally(step.mechanism, asked, rng, question=step.question, dither=step.dither)
 
 
 def drive(protocol, people, seed=1, silent=()):

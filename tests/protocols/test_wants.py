@@ -12,15 +12,15 @@ from keyveil.errors import MechanismError, ProtocolError
 from keyveil.estimate.sizes import SizeLaw
 from keyveil.mechanisms import build
 from keyveil.numerics import exp_below, parse_epsilon
-from keyveil.plan import Crowd
+from keyveil.plan import Crowd, best
 from keyveil.plan.predict import candidates
-from keyveil.protocols import EVERYBODY, Round, build_protocol, total_loss
+from keyveil.protocols import EVERYBODY, Dithered, Round, build_protocol, total_loss
 from keyveil.protocols.auto import Auto, distribution, holders
 from keyveil.protocols.auto.answers import Answered, Answers
 from keyveil.protocols.auto.tuning import TUNINGS
 from keyveil.protocols.one_round import KeysOnly, UnarySquareWave
 from keyveil.release import release_outcome
-from keyveil.simulate import Population, draw_tally, insecure_generator, synthetic
+from keyveil.simulate import Population, Truth, draw_tally, insecure_generator, measure, synthetic
 from keyveil.testing import Z
 
 CELLS = [(keys, epsilon) for keys in (10, 20, 100) for epsilon in ("0.5", "1", "2", "4")]
@@ -42,7 +42,8 @@ def drive(protocol, people, seed=1, silent=()):
         asked = people.take(np.flatnonzero((low <= places) & (places < high)))
         asked = nobody if step.purpose in silent else asked
         asked = asked if step.keys is None else asked.restrict(np.array(step.keys))
-        rounds.append((step, draw_tally(step.mechanism, asked, rng, question=step.question)))
+        tally = draw_tally(step.mechanism, asked, rng, question=step.question, dither=step.dither)
+        rounds.append((step, tally))
         step = protocol.next(rounds)
     return rounds, step
 
@@ -263,7 +264,8 @@ def test_the_split_and_the_length_are_those_that_the_plan_recommends(epsilon, pa
         epsilon=parse_epsilon(epsilon), n_keys=30, users=9000, pairs_per_user=pairs, want="distribution"
     )
     chosen = distribution.choose(settings, law)
-    first = candidates(epsilon, Crowd(users=9000, n_keys=30, law=law), want="distribution", at=None)[0]
+    planned = candidates(epsilon, Crowd(users=9000, n_keys=30, law=law), want="distribution", at=None)
+    first = next(each for each in planned if each.name.startswith("ue-sw"))
     assert (chosen.name, chosen.length) == (first.name, first.length)
     assert chosen.mechanism.loss <= exp_below(parse_epsilon(epsilon))
 
@@ -279,11 +281,43 @@ def test_a_release_holds_the_distribution_and_the_bound_on_liars_knows_the_group
         mechanism="auto",
         want="distribution",
         users=4000,
+        dither=1,
     )
     rounds, outcome = drive(asked.protocol(), people)
     told = release_outcome(asked, asked.protocol(), outcome)
     assert len(told.rows()[0]["bins"]) == len(told.metadata["bins"]) == 17
     assert outcome.raw.lever.asked == float(rounds[-1][0].size) < 1
+
+
+@pytest.mark.parametrize("declared", [1, 4])
+def test_signs_tell_distributions_where_a_dither_rounds_values(declared):
+    people = synthetic(users=30_000, keys=8, pairs_per_user=declared, seed=2)
+    inner = auto(people, 2, declared=declared, want="distribution", dithered=True)
+    protocol = Dithered(protocol=inner, dither=16)
+    rounds, outcome = drive(protocol, people)
+    assert "values" not in [step.purpose for step, _ in rounds]
+    main = max(rounds, key=lambda each: each[1].n_reports)
+    assert main[0].is_dithered
+    assert outcome.distribution.steps == ("shapes",)
+    truth = Truth.of(people, distribution=True)
+    found = measure(truth, outcome.published, 8, outcome.distribution)
+    assert found.wasserstein_top < 0.1
+    # The wrong twin: a flat guess.
+    flat = replace(outcome.distribution, shares=np.full((8, 17), 1 / 17))
+    assert measure(truth, outcome.published, 8, flat).wasserstein_top > 1.5 * found.wasserstein_top
+    # Versions that were opened before go on as they began.
+    before = replace(inner, version=2)
+    assert before.asks_waves
+    assert not replace(before, want="mean").asks_waves
+    assert certify_protocol(protocol).epsilon <= 2
+
+
+def test_where_distributions_are_wanted_values_are_not_rounded_to_levels():
+    """`levels` tells means better in small domains, and no distribution."""
+    crowd = Crowd(users=50_000, n_keys=5, law=SizeLaw.exactly(5))
+    at = np.full(1, 0.5)
+    assert best(4, crowd, at=at, reports=50_000, want="mean").mechanism.id == "levels"
+    assert best(4, crowd, at=at, reports=50_000, want="distribution").mechanism.tells_signs
 
 
 def test_sizes_that_nobody_told_are_done_without_and_noted():

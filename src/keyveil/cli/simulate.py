@@ -12,6 +12,7 @@ import click
 from keyveil.cli.columns import column_options, read_own, skip_option, tell
 from keyveil.cli.settings import set_option
 from keyveil.errors import BudgetError, DomainError, MechanismError
+from keyveil.methods import WANTS
 
 if TYPE_CHECKING:
     from keyveil.simulate import Cell
@@ -37,6 +38,11 @@ if TYPE_CHECKING:
     "--post", default="published", show_default=True, help="published (each paper's own), clip or none."
 )
 @set_option
+@click.option(
+    "--want",
+    type=click.Choice(WANTS),
+    help="What is to be known best, for auto; with distribution, how values are spread is scored.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Write results and SVG plots here."
@@ -55,6 +61,7 @@ def simulate(
     clamp: bool,
     post: str,
     settings: tuple[str, ...],
+    want: str | None,
     as_json: bool,
     out: Path | None,
     **columns: Any,
@@ -88,6 +95,7 @@ def simulate(
             top=top,
             post=post,
             options=parse_options(settings),
+            want=want,
             progress=lambda label: advance(label=label),
         )
     if out is not None:
@@ -129,7 +137,7 @@ def _print(cells: list[Cell]) -> None:
     )
     shown = ["frequency_mse", "mean_mse", "frequency_mse_top", "mean_mse_top", "precision_top", "ncr_top"]
     if any(not math.isnan(cell.errors.wasserstein) for cell in cells):
-        shown.append("wasserstein")
+        shown += ["wasserstein", "wasserstein_top"]
     columns = (
         "mechanism",
         "epsilon",

@@ -12,7 +12,7 @@ What comes out is a posterior mean, made to fall (`falling`) within [0, 1]: it i
 smoothed, and nothing is concluded from it.
 
 The bridge over a shape with distribution function F has covariance min(F, F') - F F', that of an empirical
-distribution function: shapes vary where there are values. A power of it between 1 and 2 is smoother.
+distribution function: shapes vary where there are values. A power of it up to 4 is smoother.
 
 [Berger] Berger, Bernardo: Ordered group reference priors, 1989, for averaging over scales; [Robbins]
 Robbins: An empirical Bayes approach to statistics, 1956.
@@ -31,7 +31,7 @@ from keyveil.estimate.spread import Spread, flat_levels
 Floats = NDArray[np.float64]
 
 # How smooth bridges may be, as powers; how large, in standard deviations at the middle, and not at all.
-_POWERS = (1.0, 1.5, 2.0)
+_POWERS = (1.0, 2.0, 3.0, 4.0)
 _SIZES = (0.0, *(float(size) for size in 0.01 * 2 ** np.arange(0, 8.5, 0.5)))
 # Keys by which bridges are learnt: those that are known best.
 _LEARNT_FROM = 2000

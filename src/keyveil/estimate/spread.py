@@ -218,8 +218,7 @@ class Spread:
         error = np.sqrt(self.frequency_variance)
         known = np.isfinite(error) & (self.frequency > 2 * error)
         noise = np.sqrt(np.median(self.variance, axis=1)) / (2 * np.where(known, self.frequency, 1.0))
-        wanted = np.ceil((noise * self.levels / _STEADY) ** (2 / 3))
-        width = np.clip(wanted, 1, self.levels).astype(np.int64)
+        width = _widths(noise, self.levels)
         for each in np.unique(width[known]):
             yield int(each), np.flatnonzero(known & (width == each))
 
@@ -288,6 +287,22 @@ def _between(centre: Floats, drawn: Floats) -> Floats:
     places = np.linspace(0.0, centre.shape[1] - 1e-9, drawn.shape[1]).astype(np.int64)
     widest: Floats = most[:, places]
     return widest
+
+
+def _widths(noise: Floats, levels: int) -> NDArray[np.int64]:
+    """Over how many levels an average is taken where each has so much noise."""
+    wanted = np.ceil((noise * levels / _STEADY) ** (2 / 3))
+    return np.clip(wanted, 1, levels).astype(np.int64)
+
+
+def level_variance(signed: Floats, frequency: Floats, levels: int) -> Floats:
+    """The variance of what is said of a level of a key whose values spread evenly, if signs have this one.
+
+    Each level is told by a part of the reports, and averaged with as many others as its noise asks for.
+    """
+    noise = np.sqrt(levels * signed) / (2 * frequency)
+    found: Floats = noise**2 / _widths(noise, levels)
+    return found
 
 
 def _first_below(curve: Floats, places: Floats) -> Floats:

@@ -103,6 +103,10 @@ def best(
         choices = options(epsilon, crowd, at=at, reports=reports, rho=rho, tuning=tuning)
         return min(choices, key=lambda choice: choice.score(want, tuning.means_weigh))
 
+    if want == "distribution":
+        # A dither tells how values are spread by signs alone, as noisy as it tells means.
+        signed = options(epsilon, crowd, at=at, reports=reports, tuning=tuning, levels=False)
+        return min(signed, key=lambda choice: choice.mean_error)
     chosen = least(want, FREQUENCIES_ONLY if want == "frequency" else 0.0)
     if want == "both" and chosen.mean_error > (1 - tuning.hopeless) * PRIOR_MEAN_VARIANCE:
         return least("frequency", tuning.frequencies_first)
@@ -120,6 +124,7 @@ def options(
     reports: float,
     rho: float = 0.0,
     tuning: Choosing = CHOOSING,
+    levels: bool = True,
 ) -> Iterator[Choice]:
     """Everything that may be chosen, but for `own_key`: it tells frequencies alone."""
     d, budget = crowd.n_keys, parse_epsilon(epsilon)
@@ -130,8 +135,9 @@ def options(
         yield promise(_built("pckv-grr", budget, d, l), cut, at, reports, tuning)
     everything = Truncation(law=crowd.law, l=d)
     signs = promise(_built("kvue", budget, d), everything, at, reports, tuning)
-    levels = promise(_built("levels", budget, d), everything, at, reports, tuning)
-    yield levels if levels.frequency_error <= (1 + tuning.dear_levels) * signs.frequency_error else signs
+    values = promise(_built("levels", budget, d), everything, at, reports, tuning)
+    is_dear = values.frequency_error > (1 + tuning.dear_levels) * signs.frequency_error
+    yield values if levels and not is_dear else signs
 
 
 def own_key(

@@ -25,10 +25,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keyveil.domain import DITHER_BINS
 from keyveil.errors import MechanismError
 from keyveil.estimate import Estimates, clip, detectable_frequency
 from keyveil.estimate.shares import below, unbiased_weights
 from keyveil.estimate.sizes import Truncation
+from keyveil.estimate.spread import level_variance
 from keyveil.mechanisms import Mechanism, Moments, UeSw, build
 from keyveil.plan.choice import cohorts, lengths
 from keyveil.plan.crowd import Crowd
@@ -162,13 +164,19 @@ class Candidate:
         return float(np.sqrt(np.mean((guess.reshape(DRAWS, -1) - mean) ** 2)))
 
     def share_rmse(self, crowd: Crowd, at: float | None, top: int) -> float:
-        """Of the share of values below the middle, first order, for keys whose values spread evenly."""
+        """Of the share of values below the middle, first order, for keys whose values spread evenly.
+
+        Where signs tell it, a public dither rounds values.
+        """
         m = self.mechanism
-        if not isinstance(m, UeSw):
+        if not isinstance(m, UeSw) and not m.tells_signs:
             return float("nan")
         frequency, _ = _shown(crowd, at, top)
         kept = crowd.keys(frequency.size).kept(self.length).share if at is None else self._cut(crowd, at)
         cut = kept[kept > 0]
+        if not isinstance(m, UeSw):
+            signed = self.moments.covariance(cut, 0.0, self.asked(crowd.users)).signed
+            return float(np.sqrt(np.mean(level_variance(signed, cut, DITHER_BINS))))
         sets = np.vstack([below((0.0,), m.bins), np.ones(m.bins)])
         weights = unbiased_weights(m.channel, sets) * m.pairs_per_user
         other = np.array([float(m.channel.other(s)) for s in range(m.channel.window.n_out + 1)])
@@ -255,7 +263,7 @@ def candidates(
     if want not in WANTED:
         raise MechanismError(f'want must be one of {", ".join(WANTED)}, got "{want}"')
     chosen = []
-    for name in DISTRIBUTIONS if want == "distribution" else (*PADDED, *UNPADDED, "ue-sw"):
+    for name in _named(want):
         tried = lengths(crowd.law) if name not in UNPADDED else [1]
         made = [_build(name, epsilon, crowd.n_keys, l, want) for l in tried if l <= crowd.n_keys]
         errors = [candidate.error(crowd, want, at, top) for candidate in made]
@@ -268,6 +276,14 @@ def candidates(
         place = len(made) - 1 if np.all(np.isnan(fit)) else int(np.nanargmin(fit))
         chosen.append((errors[place], made[place]))
     return [candidate for _, candidate in sorted(chosen, key=lambda pair: pair[0])]
+
+
+def _named(want: str) -> tuple[str, ...]:
+    """The mechanisms that tell what is wanted."""
+    if want == "distribution":
+        # `privkv` is the papers', and its values are rounded by no dither.
+        return (*DISTRIBUTIONS, *PADDED, "kvue")
+    return (*PADDED, *UNPADDED, "ue-sw")
 
 
 def _build(name: str, epsilon: float, n_keys: int, l: int, want: str) -> Candidate:

@@ -11,15 +11,18 @@ from typing import Any
 
 import numpy as np
 
+from keyveil.domain import DITHER_BINS
 from keyveil.errors import DomainError, PairsError
 from keyveil.estimate import Estimates, step
 from keyveil.methods import find_method
 from keyveil.numerics import epsilon_above, parse_epsilon
-from keyveil.protocols import Outcome, Protocol, build_protocol, total_loss
+from keyveil.protocols import Dithered, Outcome, Protocol, build_protocol, total_loss
+from keyveil.protocols.auto.settings import DISTRIBUTION
 from keyveil.release import PUBLISHED
 from keyveil.simulate.metrics import Errors, Truth, measure
 from keyveil.simulate.play import play
 from keyveil.simulate.population import Population, insecure_generator
+from keyveil.spreads import ValueSpread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,7 @@ class Cell:
         flat = {field.name: getattr(self, field.name) for field in fields(self)}
         errors, spread = asdict(flat.pop("errors")), asdict(flat.pop("standard_errors"))
         flat |= errors | {f"{name}_se": value for name, value in spread.items()}
+        flat["w1_top"] = errors["wasserstein_top"]
         return {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in flat.items()
@@ -61,6 +65,7 @@ def run(
     top: int = 50,
     post: str = PUBLISHED,
     options: Mapping[str, Any] | None = None,
+    want: str | None = None,
     subset: float = 0.3,
     twins: int = 1,
     progress: Callable[[str], None] = lambda _label: None,
@@ -68,7 +73,8 @@ def run(
     """Every mechanism at every epsilon; a cell's draws depend on the seed and on that cell alone.
 
     `post` is a named step applied to the raw estimates, or `published`: what each method's paper does.
-    `options` go to every method that is built (rounds, bins, top, ...). `twins` multiplies the people.
+    `options` go to every method that is built (rounds, bins, top, ...), `want` to those that choose by it;
+    with "distribution" distances of distributions are scored. `twins` multiplies the people.
 
     >>> from keyveil.simulate import synthetic
     >>> cells = run(synthetic(users=1000, keys=5), ["ks-ue"], [1.0, 2.0], repeats=2)
@@ -83,7 +89,9 @@ def run(
         raise PairsError("nobody in this population holds a pair; there is no mean to estimate")
     for epsilon in epsilons:
         parse_epsilon(epsilon)
-    wanted = any(find_method(name)[0].gives_distribution for name in mechanisms)
+    given = dict(options or {})
+    want = given.pop("want", want)
+    wanted = want == DISTRIBUTION or any(find_method(name)[0].gives_distribution for name in mechanisms)
     setting = _Setting(
         population=population,
         truth=Truth.of(population, distribution=wanted),
@@ -93,7 +101,8 @@ def run(
         top=min(top, population.n_keys),
         post=post,
         finish=_finisher(post),
-        options=options or {},
+        options=given,
+        want=want,
         subset=subset,
         twins=twins,
         progress=progress,
@@ -114,6 +123,7 @@ class _Setting:
     post: str
     finish: Callable[[Outcome], Estimates]
     options: Mapping[str, Any]
+    want: str | None
     subset: float
     twins: int
     progress: Callable[[str], None]
@@ -121,7 +131,10 @@ class _Setting:
     def cell(self, name: str, epsilon: float) -> Cell:
         """One mechanism at one epsilon."""
         users = self.population.n_users * self.twins
-        known: dict[str, Any] = {"users": users} if find_method(name)[0].needs_users else {}
+        method = find_method(name)[0]
+        known: dict[str, Any] = {"users": users} if method.needs_users else {}
+        if method.heeds_want and self.want is not None:
+            known |= {"want": self.want, "dithered": True}
         protocol = build_protocol(
             name,
             epsilon,
@@ -130,6 +143,9 @@ class _Setting:
             **known,
             **self.options,
         )
+        if method.tells_signs and self.truth.reached.size:
+            # As a campaign is by itself: signs tell distributions, too.
+            protocol = Dithered(protocol=protocol, dither=DITHER_BINS)
         started = time.perf_counter()
         runs = [self._run(protocol, name, epsilon, repeat) for repeat in range(self.repeats)]
         return Cell(
@@ -157,6 +173,7 @@ class _Setting:
             outcome.distribution,
             subset=self.subset,
             raw=outcome.raw,
+            values=ValueSpread.of(outcome.spread, outcome.distribution, outcome.raw, (-1.0, 1.0)),
         )
         self.progress(f"{name} at epsilon {epsilon:g}")
         return errors

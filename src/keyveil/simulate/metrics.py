@@ -7,13 +7,14 @@ frequent keys, ties to the lower code; precision and NCR compare them with the e
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.estimate import Distribution, Estimates
 from keyveil.simulate.population import Floats, Ints, Population, insecure_generator
+from keyveil.spreads import ValueSpread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,8 @@ class Errors:
     mean_coverage: float = math.nan
     mean_coverage_informative: float = math.nan
     """The same of means, and of those whose interval is shorter than the whole range."""
+    median_coverage: float = math.nan
+    """The same of medians, where reports tell how values are spread."""
 
 
 def top_keys(frequency: Floats, top: int) -> Ints:
@@ -74,6 +77,8 @@ class Truth:
     variance: Floats
     reached: Floats
     """Share of each key's values at or below the inner edges of a fine grid; empty if not asked for."""
+    median: Floats = field(default_factory=lambda: np.empty(0))
+    """Of each key's values, NaN without any; empty if not asked for."""
 
     @classmethod
     def of(cls, population: Population, *, distribution: bool = False) -> Truth:
@@ -83,6 +88,7 @@ class Truth:
             mean=population.mean(),
             variance=population.variance(),
             reached=population.reached(EDGES) if distribution else np.empty((0, 0)),
+            median=population.quantile(0.5) if distribution else np.empty(0),
         )
 
 
@@ -98,11 +104,12 @@ def measure(
     *,
     subset: float = 0.3,
     raw: Estimates | None = None,
+    values: ValueSpread | None = None,
 ) -> Errors:
     """The errors of one run; an undefined estimate of a mean counts as 0, the middle of the range.
 
     `subset` is the share of keys in the subsets whose total frequency is scored. `raw` are the estimates
-    whose intervals are printed, where it is to be seen how often they hold the truth.
+    whose intervals are printed, where it is to be seen how often they hold the truth; `values` the same.
     """
     frequency, mean = truth.frequency, truth.mean
     off = estimates.frequency - frequency
@@ -134,6 +141,7 @@ def measure(
         frequency_coverage=of_frequency,
         mean_coverage=of_mean,
         mean_coverage_informative=of_informative,
+        median_coverage=_median_coverage(truth, values, held_best),
     )
 
 
@@ -152,6 +160,14 @@ def _coverage(truth: Truth, raw: Estimates | None, best: Ints, held_best: Ints) 
 
 def _part(found: NDArray[np.bool_]) -> float:
     return float(found.mean()) if found.size else math.nan
+
+
+def _median_coverage(truth: Truth, values: ValueSpread | None, held_best: Ints) -> float:
+    if values is None or truth.median.size == 0:
+        return math.nan
+    found = values.quantile(0.5, held_best)
+    median = truth.median[held_best]
+    return _part((found.low <= median) & (median <= found.high))
 
 
 def _distances(

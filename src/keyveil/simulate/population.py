@@ -113,6 +113,17 @@ class Population:
         below: Floats = np.cumsum(cells, axis=1)[:, :-1] / np.maximum(cells.sum(axis=1, keepdims=True), 1)
         return below
 
+    def quantile(self, q: float) -> Floats:
+        """For every key the least value that a part q of its holders' values does not exceed; NaN without."""
+        order = np.lexsort((self.values, self.codes))
+        ends = np.cumsum(np.bincount(self.codes, minlength=self.n_keys))
+        holders = np.diff(ends, prepend=0)
+        place = ends - holders + np.maximum(np.ceil(q * holders).astype(np.int64) - 1, 0)
+        held = holders > 0
+        found = np.full(self.n_keys, np.nan)
+        found[held] = self.values[order][place[held]]
+        return found
+
     def take(self, users: Ints) -> Population:
         """Only these users."""
         sizes = self.sizes[users]

@@ -1,4 +1,4 @@
-"""Where distributions are wanted: everybody but a few tells noisy values of all keys, read as `ue-sw` is.
+"""Where distributions are wanted, and signs do not tell them: nearly all tell noisy values of all keys.
 
     sizes      3 %, where records may hold several pairs
     collect    the rest, by `ue-sw` or `ue-sw:extremal`, whichever promises the smaller error of shares

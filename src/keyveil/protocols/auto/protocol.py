@@ -11,7 +11,7 @@ from keyveil.protocols.auto.choose import choose
 from keyveil.protocols.auto.discover import Candidates
 from keyveil.protocols.auto.opening import Opening
 from keyveil.protocols.auto.outcome import outcome
-from keyveil.protocols.auto.settings import DISTRIBUTION, Settings
+from keyveil.protocols.auto.settings import Settings
 from keyveil.protocols.base import History, Outcome, check_history
 from keyveil.rounds import Round
 
@@ -69,7 +69,7 @@ class Auto(Settings):
 
     def _main(self, opening: Opening, law: SizeLaw) -> Round:
         """What most users are asked, after the small groups: one round, or the first of two."""
-        if self.want == DISTRIBUTION:
+        if self.asks_waves:
             return distribution.ask(self, opening, law)
         choice = choose(self, law, self.n_keys, 1 - opening.low)
         ask = discover.ask if discover.pays(self, choice) else measure.ask_all
@@ -86,7 +86,7 @@ class Auto(Settings):
             keys = tuple(range(min(self.n_keys, self.tuning.fewest_tops * self.top)))
             stages.append(discover.ask_overlap(self, stages[-1], keys))
             stages.append(measure.ask_again(self, stages[-1], Candidates(keys, law)))
-        if self.holds_several and self.want != DISTRIBUTION:
+        if self.holds_several and not self.asks_waves:
             # Whoever may be asked to check belongs to no other group.
             last = replace(stages[-1], group=(stages[-1].group[0], groups.check(self.tuning)[0]))
             stages[-1:] = [last, check.ask_about(self, last, (0,), 1.0)]

@@ -13,7 +13,7 @@ from keyveil.mechanisms.base import check_size
 from keyveil.methods import WANTS
 from keyveil.numerics import parse_epsilon
 from keyveil.plan import Crowd
-from keyveil.protocols.auto.tuning import NEWEST, Tuning, tuning_of
+from keyveil.protocols.auto.tuning import DITHERED_SINCE, NEWEST, Tuning, tuning_of
 from keyveil.rounds import Group, Round
 
 FREQUENCY, DISTRIBUTION = "frequency", "distribution"
@@ -33,6 +33,8 @@ class Settings:
     skew: float = 1.0
     rounds: int = 0
     """1 or 2 to fix it, 0 to let the sizes decide."""
+    dithered: bool = False
+    """Whether a public dither rounds values where signs are told, which then tell distributions, too."""
     version: int = NEWEST
     id: ClassVar[str] = "auto"
 
@@ -60,6 +62,11 @@ class Settings:
         if self.want == FREQUENCY:
             return not self.tuning.choosing.own_keys
         return self.want != DISTRIBUTION
+
+    @property
+    def asks_waves(self) -> bool:
+        """Whether distributions are wanted and asked for as noisy values, because signs do not tell them."""
+        return self.want == DISTRIBUTION and not (self.dithered and self.version >= DITHERED_SINCE)
 
     @property
     def holds_several(self) -> bool:
