@@ -108,7 +108,16 @@ def test_simulate_prints_the_contract_and_writes_plots(pairs, tmp_path):
 
 
 def test_simulate_scores_distributions_where_they_are_wanted(pairs):
-    asked = ("simulate", pairs, "--mechanism", "auto,kvue,ue-sw,grr", "--epsilon", 4, "--want", "distribution")
+    asked = (
+        "simulate",
+        pairs,
+        "--mechanism",
+        "auto,kvue,ue-sw,grr",
+        "--epsilon",
+        4,
+        "--want",
+        "distribution",
+    )
     auto, kvue, wave, shares = json.loads(keyveil(*asked, "--repeats", 2, "--json").stdout)
     for cell in (auto, kvue, wave):
         assert 0 < cell["w1_top"] == cell["wasserstein_top"] < 0.5
