@@ -17,6 +17,8 @@ def every_page(process):
         "rounds": f"/c/{rounds}",
         "results": f"/c/{closed}/results",
         "spread": f"/c/{values}/results",
+        "key": f"/c/{values}/keys/0",
+        "key of no results": f"/c/{empty}/keys/0",
         "no results": f"/c/{empty}/results",
         "rounds left": f"/c/{rounds}/results",
         "compare": f"/c/{closed}/compare?with={open_}",

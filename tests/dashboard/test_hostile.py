@@ -58,6 +58,8 @@ def pages(process):
         f"/c/{one}/results?size=500",
         f"/c/{one}/results?size=500&sort=key",
         f"/c/{spread}/results",
+        *(f"/c/{spread}/keys/{place}" for place in (0, 11, 23)),
+        f"/c/{one}/keys/{len(NAMES) - 1}",
         f"/c/{one}/compare?with={two}",
         f"/c/{one}/privacy",
         f"/c/{one}/health",

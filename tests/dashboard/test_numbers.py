@@ -32,8 +32,11 @@ from keyveil.tally import Tally
 def drawn_release(campaign, users=4_000):
     """The release of a campaign of one round, answered by made-up people."""
     people = synthetic(users=users, keys=campaign.domain.n_keys, seed=1)
-    tally = draw_tally(campaign.build(), people, insecure_generator(2))
-    return campaign.estimate(replace(tally, question=f"{campaign.id}/1"))
+    first = campaign.protocol().start(campaign.id)
+    tally = draw_tally(
+        first.mechanism, people, insecure_generator(2), question=first.question, dither=first.dither
+    )
+    return campaign.estimate(tally)
 
 
 @pytest.mark.parametrize("name", ["pckv-ue", "pckv-grr", "ks-ue", "kvue", "privkv", "bucket", "levels"])
@@ -77,9 +80,11 @@ def test_ranks_by_halving_are_those_of_all_pairs(name):
 
 def test_results_are_the_release_number_for_number():
     campaign = make_question(pairs_per_user=1, epsilon=3.0)
-    tally = campaign.tally([])
+    first = campaign.protocol().start(campaign.id)
     people = synthetic(users=5_000, keys=40, seed=1)
-    tally = replace(draw_tally(campaign.build(), people, insecure_generator(2)), question=f"{campaign.id}/1")
+    tally = draw_tally(
+        first.mechanism, people, insecure_generator(2), question=first.question, dither=first.dither
+    )
     for post in ("none", "clip", "shrink"):
         shown = json.loads(
             gzip.decompress(pack(make_results(campaign, campaign.estimate(tally, post=post), is_open=True)))

@@ -8,6 +8,7 @@ import * as campaigns from "./pages/campaigns.js";
 import * as compare from "./pages/compare.js";
 import * as glass from "./pages/glass.js";
 import * as health from "./pages/health.js";
+import * as key from "./pages/key.js";
 import * as plan from "./pages/plan.js";
 import * as privacy from "./pages/privacy.js";
 import * as progress from "./pages/progress.js";
@@ -23,6 +24,7 @@ const PAGES = [
   [/^\/glass(?:\/(?<id>[0-9a-f]{64}))?$/, glass, "Glass"],
   [/^\/c\/(?<id>[0-9a-f]{64})$/, progress, "Progress"],
   [/^\/c\/(?<id>[0-9a-f]{64})\/results$/, results, "Results"],
+  [/^\/c\/(?<id>[0-9a-f]{64})\/keys\/(?<place>\d{1,9})$/, key, "Key"],
   [/^\/c\/(?<id>[0-9a-f]{64})\/compare$/, compare, "Compare"],
   [/^\/c\/(?<id>[0-9a-f]{64})\/privacy$/, privacy, "Privacy"],
   [/^\/c\/(?<id>[0-9a-f]{64})\/health$/, health, "Health"],

@@ -1,7 +1,7 @@
 /** Charts by others' hands, in this page's colours: uPlot comes with the page, Plot when the first is drawn. */
 
 import { noAnswer } from "./api.js";
-import { h } from "./dom.js";
+import { h, shown } from "./dom.js";
 
 let plotting;
 
@@ -27,6 +27,77 @@ export async function figure(options) {
   drawn.setAttribute("role", "img");
   for (const part of drawn.querySelectorAll("g[aria-label]")) part.removeAttribute("aria-label");
   return drawn;
+}
+
+/**
+ * The figure of one key's shares in their band; with a `median`, that stands below in its interval.
+ *
+ * @param {import("./found.js").Found} found
+ * @param {number} code
+ * @param {{ width: number, height: number, reach: number, median?: boolean, label?: string, [other: string]: any }} how
+ */
+export function spreadFigure(found, code, { width, height, reach, median = false, label, ...margins }) {
+  const top = 100 * reach;
+  const rows = found
+    .sharesOf(code)
+    .map((row) => ({
+      ...row,
+      middle: (row.from + row.to) / 2,
+      share: Math.min(top, 100 * (row.share ?? 0)),
+      low: row.low === null ? null : 100 * row.low,
+      high: row.high === null ? null : Math.min(top, 100 * row.high),
+    }));
+  const bands = rows.filter(({ low, high }) => low !== null && high !== null && low < top);
+  const below = median ? -0.07 * top : 0;
+  const [low, middle, high] = ["median_low", "median", "median_high"].map((name) => found.columns[name]?.[code]);
+  const paint = found.isNoise(code) ? "var(--faint)" : "var(--green)";
+  return figure((Plot) => ({
+    width,
+    height,
+    ...margins,
+    ariaLabel:
+      `Distribution of the values of ${shown(found.names[code])}` +
+      `${bands.length ? ", with a 95 % band" : ""}${found.isShapeUnknown(code) ? "; its shape is unknown" : ""}`,
+    x: { label: null, domain: found.value_range },
+    y: { label: null, domain: [1.5 * below, top] },
+    marks: [
+      Plot.axisX({ label, ticks: Math.max(3, width / 90), tickSize: 3, color: "var(--muted)", labelOffset: 36 }),
+      Plot.axisY({ ticks: height / 40, tickSize: 3, color: "var(--muted)", filter: (tick) => tick >= 0 }),
+      Plot.rectY(rows, {
+        x1: "from",
+        x2: "to",
+        y1: 0,
+        y2: "share",
+        fill: paint,
+        fillOpacity: bands.length ? 0.75 : 1,
+        inset: 0.5,
+      }),
+      Plot.ruleX(bands, {
+        x: "middle",
+        y1: "low",
+        y2: "high",
+        className: "band",
+        stroke: "var(--ink)",
+        strokeOpacity: 0.55,
+        strokeWidth: width < 400 ? 1.5 : 2.5,
+      }),
+      Plot.ruleY([0], { stroke: "var(--muted)" }),
+      ...(median
+        ? [
+            Plot.ruleY([below], {
+              x1: low,
+              x2: high,
+              className: "median",
+              stroke: "var(--orange)",
+              strokeWidth: 5,
+              strokeOpacity: 0.45,
+              strokeLinecap: "round",
+            }),
+            Plot.dot(middle === null ? [] : [middle], { x: (x) => x, y: below, fill: "var(--orange)", r: 4.5 }),
+          ]
+        : []),
+    ],
+  }));
 }
 
 // Seconds that a live chart spans at least, so that its first moments are no full width.
@@ -57,7 +128,7 @@ function canvas(label, signal, options) {
   const box = h("div", { class: "live", role: "img", "aria-label": label });
   const width = () => Math.max(240, box.clientWidth);
   let chart;
-  let shown;
+  let latest;
   const make = () => {
     chart?.destroy();
     const axis = {
@@ -68,7 +139,7 @@ function canvas(label, signal, options) {
     };
     chart = new globalThis.uPlot(
       { width: width(), height: HEIGHT, cursor: { y: false }, legend: { show: false }, ...options(axis) },
-      shown,
+      latest,
       box,
     );
   };
@@ -80,7 +151,7 @@ function canvas(label, signal, options) {
     chart?.destroy();
   });
   box.show = (data) => {
-    shown = data;
+    latest = data;
     if (chart) chart.setData(data);
     else if (box.clientWidth) make();
   };

@@ -7,6 +7,9 @@
 
 import { get } from "./api.js";
 
+// Times the largest share: a band that reaches further is cut, for it would rule the scale.
+const TALLEST = 2.5;
+
 /**
  * @typedef {object} Results what the collector answers (Python: `dashboard.results.Results`)
  * @property {Record<string, any>} metadata
@@ -17,12 +20,25 @@ import { get } from "./api.js";
  * @property {Record<string, any[]>} columns
  * @property {number[]} rank_best
  * @property {number[]} rank_worst
- * @property {Record<number, (number | null)[]>} distribution
+ * @property {Record<number, Shares>} distribution by the places of the most frequent keys
+ */
+
+/**
+ * @typedef {object} Shares one key's shares of values, by `metadata.bins`, and their band where there is one
+ * @property {(number | null)[]} shares
+ * @property {(number | null)[] | null} low
+ * @property {(number | null)[] | null} high
  */
 
 export class Found {
-  /** @param {Results} results */
-  constructor(results) {
+  /**
+   * @param {Results} results
+   * @param {string} id the campaign's
+   * @param {string} post
+   */
+  constructor(results, id, post) {
+    this.id = id;
+    this.post = post;
     this.metadata = results.metadata;
     this.is_open = results.is_open;
     this.value_range = results.value_range;
@@ -47,7 +63,12 @@ export class Found {
   }
 
   static async fetch(id, post, signal) {
-    return new Found(await get(`/v1/campaigns/${id}/results?post=${encodeURIComponent(post)}`, { signal }));
+    return new Found(await get(`/v1/campaigns/${id}/results?post=${encodeURIComponent(post)}`, { signal }), id, post);
+  }
+
+  /** The address of a key's own page. */
+  hrefOf(code) {
+    return `#/c/${this.id}/keys/${code}${this.post === "none" ? "" : `?post=${encodeURIComponent(this.post)}`}`;
   }
 
   /** Whether a key cannot be distinguished from one that nobody holds, looking at all keys together. */
@@ -56,14 +77,71 @@ export class Found {
     return error === null || this.raw[code] - this.z_all * error <= 0;
   }
 
-  /** Whether anything is known of a key's mean: its interval is narrower than the range. */
+  /** Whether anything is known of a key's "mean" or "median": its interval is narrower than the range. */
+  isTold(name, code) {
+    const [low, high] = [this.columns[`${name}_low`][code], this.columns[`${name}_high`][code]];
+    return this.columns[name][code] !== null && !(low <= this.value_range[0] && high >= this.value_range[1]);
+  }
+
+  /** A key's "mean" or "median" as it is shown: outside of the range, where nothing is known, it is not worth it. */
+  shownOf(name, code) {
+    const number = this.columns[name][code];
+    const isInside = number >= this.value_range[0] && number <= this.value_range[1];
+    return isInside || this.isTold(name, code) ? number : null;
+  }
+
   hasMean(code) {
-    const { mean, mean_low: low, mean_high: high } = this.columns;
-    return mean[code] !== null && !(low[code] <= this.value_range[0] && high[code] >= this.value_range[1]);
+    return this.isTold("mean", code);
   }
 
   get hasMeans() {
     return this.columns.mean.some((mean) => mean !== null);
+  }
+
+  /** Whether the campaign tells how values are spread, with intervals. */
+  get hasMedians() {
+    return this.columns.median !== undefined;
+  }
+
+  /** Whether it cannot be excluded that a key's values are spread evenly. */
+  isShapeUnknown(code) {
+    return this.columns.shape?.[code] === "unknown";
+  }
+
+  /** Whether a key's shares of values were sent, and are known. */
+  hasShares(code) {
+    return this.metadata.bins !== undefined && (this.distribution[code]?.shares ?? []).some((share) => share !== null);
+  }
+
+  hasBand(code) {
+    return (this.distribution[code]?.high ?? null) !== null;
+  }
+
+  /**
+   * A key's shares by marks, with the values that each mark stands for: half way to the next marks, and no
+   * further than the range goes.
+   */
+  sharesOf(code) {
+    const { shares, low, high } = this.distribution[code];
+    const marks = this.metadata.bins;
+    const between = marks.slice(1).map((mark, at) => (marks[at] + mark) / 2);
+    const edges = [this.value_range[0], ...between, this.value_range[1]];
+    return marks.map((mark, at) => ({
+      mark,
+      from: edges[at],
+      to: edges[at + 1],
+      share: shares[at],
+      low: low?.[at] ?? null,
+      high: high?.[at] ?? null,
+    }));
+  }
+
+  /** How high a figure of these keys' shares reaches. Keys within noise do not count beside others. */
+  reachOf(codes) {
+    const clear = codes.filter((code) => !this.isNoise(code));
+    const rows = (clear.length ? clear : codes).flatMap((code) => this.sharesOf(code));
+    const most = Math.max(...rows.map(({ share }) => share ?? 0)) || 1;
+    return Math.min(TALLEST * most, Math.max(most, ...rows.map(({ high }) => high ?? 0)));
   }
 
   /** Whether it is known how far lying devices could move a frequency; the release says it of 1 % of them. */

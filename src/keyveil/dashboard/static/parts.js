@@ -17,6 +17,21 @@ export function tile(label, value = "\u2026", note = "") {
 /** Tiles in a row. */
 export const tiles = (...all) => h("dl", { class: "tiles" }, all);
 
+/** What a page of results says before there are any. */
+export const noReportYet = (id) =>
+  h(
+    "section",
+    { class: "empty" },
+    h("h2", {}, "No report yet"),
+    h(
+      "p",
+      {},
+      "There is nothing to show before devices have reported. ",
+      h("a", { href: `#/c/${id}` }, "See the progress"),
+      "; this page can be looked at any time.",
+    ),
+  );
+
 /** A labelled control. */
 export function field(label, control, note) {
   control.id ||= `f-${label.toLowerCase().replace(/[^a-z]+/g, "-")}`;

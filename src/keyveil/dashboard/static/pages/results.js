@@ -1,9 +1,9 @@
 import { file } from "../api.js";
-import { figure, intervalMark } from "../charts.js";
+import { figure, intervalMark, spreadFigure } from "../charts.js";
 import { download, h, nameNode, put, say, shown } from "../dom.js";
 import { Found } from "../found.js";
 import { count, digitsFor, percent, value } from "../format.js";
-import { choice, field, tile, tiles } from "../parts.js";
+import { choice, field, noReportYet, tile, tiles } from "../parts.js";
 
 const DEFAULTS = { sort: "rank", dir: "up", size: "50", page: "1", post: "none", show: "all", top: "" };
 const CHART_KEYS = 20;
@@ -32,20 +32,7 @@ export async function draw({ content, params: { id }, query, remember, signal, r
   );
   const found = await Found.fetch(id, state.post, signal);
   if (!found.users) {
-    content.append(
-      h(
-        "section",
-        { class: "empty" },
-        h("h2", {}, "No report yet"),
-        h(
-          "p",
-          {},
-          "There is nothing to show before devices have reported. ",
-          h("a", { href: `#/c/${id}` }, "See the progress"),
-          "; this page can be looked at any time.",
-        ),
-      ),
-    );
+    content.append(noReportYet(id));
     return;
   }
   const view = new View(found, state, (changes) => remember(changes, DEFAULTS));
@@ -225,6 +212,12 @@ class View {
             ["mean", found.metadata.unit ? `Mean, ${found.metadata.unit}` : "Mean", "number"],
             ["width", "95 % interval", ""],
             ...(found.hasHostile ? [["mean-liars", "1 % liars", "number"]] : []),
+          ]
+        : []),
+      ...(found.hasMedians
+        ? [
+            ["median", found.metadata.unit ? `Median, ${found.metadata.unit}` : "Median", "number"],
+            ["median-width", "95 % interval", ""],
           ]
         : []),
     ];
@@ -417,7 +410,8 @@ class View {
   sorted(codes) {
     const { found, state } = this;
     const turn = state.dir === "down" ? -1 : 1;
-    const { frequency, mean, mean_low: low, mean_high: high, key } = found.columns;
+    const { frequency, mean, median, key } = found.columns;
+    const width = (name) => (code) => found.columns[`${name}_high`][code] - found.columns[`${name}_low`][code];
     if (state.sort === "key") {
       const places = (this.places ??= placesByName(key));
       return codes.sort((a, b) => turn * (places[a] - places[b]));
@@ -427,7 +421,9 @@ class View {
       low: (code) => found.low[code],
       may: (code) => found.rank_best[code],
       mean: (code) => mean[code] ?? -Infinity,
-      width: (code) => high[code] - low[code],
+      width: width("mean"),
+      median: median && ((code) => median[code] ?? -Infinity),
+      "median-width": median && width("median"),
       liars: (code) => found.columns.frequency_hostile[code],
       "mean-liars": (code) => found.columns.mean_hostile[code] ?? Infinity,
     }[state.sort];
@@ -448,7 +444,7 @@ class View {
       this.columns.map(([name, title, kind]) => {
         const is = name === sort;
         // Numbers are first wanted from the top; ranks and names from their beginning.
-        const first = ["rank", "key", "may", "width"].includes(name) ? "up" : "down";
+        const first = ["rank", "key", "may", "width", "median-width"].includes(name) ? "up" : "down";
         const next = is ? (dir === "up" ? "down" : "up") : first;
         return h(
           "th",
@@ -484,7 +480,7 @@ class View {
       h(
         "th",
         { scope: "row" },
-        nameNode(found.names[code]),
+        h("a", { href: found.hrefOf(code) }, nameNode(found.names[code])),
         isNoise && h("span", { class: "unseen" }, " (within noise)"),
       ),
       h("td", { class: "number strong" }, percent(columns.frequency[code], this.digits)),
@@ -499,41 +495,7 @@ class View {
       h("td", { class: "number" }, best === worst ? count(best) : `${count(best)}\u2013${count(worst)}`),
     ];
     if (found.hasMeans) {
-      const isKnown = found.hasMean(code);
-      cells.push(
-        h(
-          "td",
-          { class: "number strong" },
-          isKnown
-            ? value(columns.mean[code], this.meanDigits)
-            : h(
-                "span",
-                { class: "muted" },
-                this.isInRange(columns.mean[code]) ? value(columns.mean[code], this.meanDigits) : "?",
-              ),
-        ),
-      );
-      cells.push(
-        h(
-          "td",
-          { class: "interval" },
-          isKnown
-            ? [
-                intervalMark(columns.mean_low[code], columns.mean[code], columns.mean_high[code], {
-                  from: found.value_range[0],
-                  to: found.value_range[1],
-                  className: "of-mean",
-                }),
-                h(
-                  "span",
-                  {},
-                  `${value(columns.mean_low[code], this.meanDigits)} to ` +
-                    `${value(columns.mean_high[code], this.meanDigits)}`,
-                ),
-              ]
-            : h("span", { class: "muted" }, "anywhere in the range"),
-        ),
-      );
+      cells.push(...this.bounded("mean", code));
       if (found.hasHostile) {
         cells.push(
           h(
@@ -546,12 +508,30 @@ class View {
         );
       }
     }
+    if (found.hasMedians) cells.push(...this.bounded("median", code));
     return h("tr", { class: isNoise ? "noise" : null, dataset: { code } }, cells);
   }
 
-  /** A mean of which nothing is known may come out anywhere; outside its range it is not worth showing. */
-  isInRange(mean) {
-    return mean !== null && mean >= this.found.value_range[0] && mean <= this.found.value_range[1];
+  /** The cells of a key's "mean" or "median" and its interval. */
+  bounded(name, code) {
+    const { found, meanDigits: digits } = this;
+    const [low, middle, high] = [`${name}_low`, name, `${name}_high`].map((each) => found.columns[each][code]);
+    const [from, to] = found.value_range;
+    if (!found.isTold(name, code)) {
+      return [
+        h("td", { class: "number strong" }, h("span", { class: "muted" }, value(found.shownOf(name, code), digits))),
+        h("td", { class: "interval" }, h("span", { class: "muted" }, "anywhere in the range")),
+      ];
+    }
+    return [
+      h("td", { class: "number strong" }, value(middle, digits)),
+      h(
+        "td",
+        { class: "interval" },
+        intervalMark(low, middle, high, { from, to, className: "of-mean" }),
+        h("span", {}, `${value(low, digits)} to ${value(high, digits)}`),
+      ),
+    ];
   }
 
   drawPager(page, pages) {
@@ -592,41 +572,27 @@ function placesByName(names) {
 
 /** Small multiples: how a key's values are spread, for the most frequent keys. */
 async function distributions(found, room) {
-  const codes = [...found.order]
-    .filter((code) => found.distribution[code]?.some((share) => share !== null))
-    .slice(0, MULTIPLES);
-  const points = found.metadata.bins;
-  if (!codes.length || !points) return null;
-  const width = room < 500 ? (room - 60) / 2 : 220;
-  const most = Math.max(...codes.flatMap((code) => found.distribution[code].map((share) => share ?? 0)));
+  const codes = [...found.order].filter((code) => found.hasShares(code)).slice(0, MULTIPLES);
+  if (!codes.length) return null;
+  const reach = found.reachOf(codes);
   const figures = await Promise.all(
-    codes.map(async (code) => {
-      const shares = found.distribution[code];
-      const rows = points.map((point, at) => ({ point, share: 100 * (shares[at] ?? 0) }));
-      const step = points.length > 1 ? points[1] - points[0] : 1;
-      const drawn = await figure((Plot) => ({
-        width,
-        height: 120,
-        marginLeft: 30,
-        marginBottom: 24,
-        marginTop: 8,
-        marginRight: 6,
-        ariaLabel: `Distribution of the values of ${shown(found.names[code])}`,
-        x: { label: null, domain: found.value_range, ticks: 3, tickSize: 3 },
-        y: { label: null, domain: [0, 100 * most], ticks: 3, tickSize: 3 },
-        marks: [
-          Plot.rectY(rows, {
-            x1: (row) => row.point - step / 2,
-            x2: (row) => row.point + step / 2,
-            y: "share",
-            fill: found.isNoise(code) ? "var(--faint)" : "var(--green)",
-            inset: 0.5,
-          }),
-          Plot.ruleY([0], { stroke: "var(--muted)" }),
-        ],
-      }));
-      return h("figure", {}, h("figcaption", {}, nameNode(found.names[code])), drawn);
-    }),
+    codes.map(async (code) =>
+      h(
+        "figure",
+        {},
+        h("figcaption", {}, h("a", { href: found.hrefOf(code) }, nameNode(found.names[code]))),
+        await spreadFigure(found, code, {
+          width: room < 500 ? (room - 60) / 2 : 220,
+          height: 120,
+          marginLeft: 30,
+          marginBottom: 24,
+          marginTop: 8,
+          marginRight: 10,
+          reach,
+        }),
+        found.isShapeUnknown(code) && h("p", { class: "muted" }, "Shape unknown"),
+      ),
+    ),
   );
   return h(
     "section",
@@ -636,6 +602,11 @@ async function distributions(found, room) {
       "p",
       { class: "muted" },
       "Share of holders, in percent, by value. Smoothed from noised reports: read the shape, not a single bar.",
+      codes.some((code) => found.hasBand(code)) &&
+        " Lines are 95 % bands, each of which holds for all shares of a key together; where a band is very wide it " +
+          "is cut at the top. Bands are not smoothed, so a bar may end outside of its own. " +
+          "Bars at the ends stand for half as many values.",
+      codes.some((code) => found.isShapeUnknown(code)) && " Shape unknown: it may be flat.",
     ),
     h("div", { class: "multiples" }, figures),
   );
