@@ -1,7 +1,9 @@
-"""UE-SW's value distributions: fakes inside the likelihood against the paper's subtract-then-EM.
+"""Value distributions: the public dither against UE-SW, and UE-SW's likelihood against the paper's.
 
-    python bench/distributions.py        prints the tables and rewrites bench/results/distributions.json,
-                                         extremal_split.json and value_shares.json
+    python bench/distributions.py [dither | waves] [--data FOLDER] [--runs 6]
+
+`dither` rewrites bench/results/dither_*.csv (see bench/dither.py), `waves` distributions.json,
+extremal_split.json and value_shares.json; both, if neither is named. Of `waves`:
 
 n = 1e5 users with one pair each, d = 100 keys of power-law popularity, values Beta(a, b) per key with
 a, b uniform on [1, 7]; five repeats; Wasserstein distance on the scale [0, 1], mean over all held keys
@@ -21,12 +23,14 @@ Intervals: how often those of `value_shares` for the quartile points hold the tr
 
 from __future__ import annotations
 
+import argparse
 import json
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+import dither
 from keyveil.estimate import QUARTERS, Distribution, below, bin_points, value_shares
 from keyveil.mechanisms import build
 from keyveil.protocols import build_protocol
@@ -72,7 +76,20 @@ def half_gaussian(d: int) -> Floats:
 
 def main() -> None:
     """All tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("which", nargs="?", choices=("dither", "waves"))
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--runs", type=int, default=6)
+    asked = parser.parse_args()
     RESULTS.mkdir(exist_ok=True)
+    if asked.which != "waves":
+        dither.main(asked.data, asked.runs)
+    if asked.which != "dither":
+        waves()
+
+
+def waves() -> None:
+    """Those of UE-SW alone."""
     for name, rows in (
         ("distributions", likelihoods()),
         ("extremal_split", splits()),

@@ -240,6 +240,13 @@ def honest() -> Iterator[History]:
             what="the index or hash follows from the id that was handed out: one answer, as ever",
             steps=(YES, answers(asked), repeats(), repeats(at=NOON + 300 * DAY), repeats(asked)),
         )
+    for name in ("kvue", "bucket"):
+        asked = asking(name, value_range=[2.0, 7.0], beyond=True).device_config()
+        yield History(
+            name=f"honest-{name}-beyond",
+            what="values beyond the range, one at either side, are told a bin beyond it",
+            steps=(YES, answers(asked), repeats(), repeats(at=NOON + 300 * DAY), repeats(asked)),
+        )
     for purpose, secret, asked in members(asking("auto", users=5000)):
         yield History(
             name=f"honest-auto-{purpose}",
@@ -252,7 +259,7 @@ def honest() -> Iterator[History]:
         (
             "distribution",
             2,
-            "auto asks for distributions: a few tell a size, the others noisy values of all keys",
+            "auto asks for distributions: a few tell a size, the others signs of all keys",
         ),
     ):
         for purpose, secret, asked in members(asking("auto", want=want, users=5000, pairs_per_user=pairs)):

@@ -248,6 +248,7 @@ def campaigns() -> Iterator[tuple[str, Description]]:
             *({"a": "A", "b": "B"}, [["A"], ["B"]]),
         ),
         "dither": (0, 1, 2, 3, 16, 256, 512, None, True, 1.0, "16", [], {}, HUGE),
+        "beyond": (True, False, None, 1, "true", [], {}),
         "want": ("frequency", "mean", "distribution", "both", "all", "", None, True, 1, [], {}),
         "ids": ("issued", "own", "ISSUED", "", None, True, 1, [], {}),
         "stranger": (1,),
@@ -258,6 +259,9 @@ def campaigns() -> Iterator[tuple[str, Description]]:
             if value is not DROPPED:
                 told[field] = value
             yield _why(f"campaign.{field}", value), {**good, "campaign": canonical(told)}
+    for dither in (2, 4, 256):
+        told = {**said, "dither": dither, "beyond": True}
+        yield f"campaign.beyond with {dither} bins", {**good, "campaign": canonical(told)}
     for why, text in (
         ("no text", 1),
         ("no JSON", "{"),

@@ -147,6 +147,8 @@ export interface Campaign {
   /** Whether keys that are not asked about are averaged into the last name. */
   readonly other: boolean;
   readonly valueRange: readonly [number, number];
+  /** In how many bins values are told where those beyond the range have the first and the last of them; else 0. */
+  readonly beyond: number;
   /** Whether its collector hands out the ids of reports. */
   readonly issuesIds: boolean;
   /** The moment from which it is over, in milliseconds since 1970. */
@@ -287,7 +289,7 @@ export interface Submitted {
  * device alone: JSON and a console show nothing of it.
  */
 export class Reading {
-  constructor(campaign: Pick<Campaign, "codes" | "other" | "valueRange">, held: Held);
+  constructor(campaign: Pick<Campaign, "codes" | "other" | "valueRange" | "beyond">, held: Held);
   /** Keys that the campaign does not name: left out, or averaged into `other` where it has that. */
   get unknown(): readonly string[];
   /** Keys whose value was NaN: left out. */

@@ -43,7 +43,9 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z
 _LAST_YEAR = 9998
 OWN = "own"
 # Left out of a campaign's text, which says nothing where it is as it always was: older ones keep their ids.
-_UNSAID = (("ids", OWN), ("dither", UNDITHERED))
+_UNSAID = (("ids", OWN), ("dither", UNDITHERED), ("beyond", False))
+# The least number of bins of which two can be spared for values beyond the range.
+_FEWEST_BEYOND = 4
 _REQUIRED = ("name", "epsilon", "keys", "value_range", "pairs_per_user", "mechanism")
 
 
@@ -79,6 +81,8 @@ class Campaign:
     16 where nothing is said and the method tells signs: how values are spread is then known as well, and
     nothing is lost. A campaign's text leaves out a 1, as all texts once did.
     """
+    beyond: bool = False
+    """Whether values beyond the range are counted apart, in a bin at either end; else they go to its ends."""
     ids: str = OWN
     """Where report ids come from: a device's "own" draw, or "issued" by the collector.
 
@@ -98,6 +102,7 @@ class Campaign:
         for field_name in ("name", "mechanism", "owner", "purpose", "expires"):
             _expect(getattr(self, field_name), str, "text", field_name)
         _expect(self.other, bool, "true or false", "other")
+        _expect(self.beyond, bool, "true or false", "beyond")
         if self.ids not in (OWN, ISSUED):
             raise CampaignError(f'ids must be "{OWN}" or "{ISSUED}", got {str(self.ids)[:40]!r}, at $.ids')
         if self.expires and self.expiry is None:
@@ -117,6 +122,7 @@ class Campaign:
         if not isinstance(self.keys, (list, tuple)):
             raise CampaignError(f"keys must be a list of texts, got {type(self.keys).__name__}, at $.keys")
         parse_epsilon(self.epsilon)
+        self._settle_dither()
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "keys", tuple(self.keys))
         object.__setattr__(self, "value_range", self.domain.value_range)
@@ -129,7 +135,6 @@ class Campaign:
             raise CampaignError(
                 f"want must be one of {', '.join(WANTS)}, got {str(self.want)[:40]!r}, at $.want"
             )
-        self._settle_dither()
         if not is_described:
             self._check_heeds_want()
             if not self.has_several_rounds:
@@ -218,7 +223,8 @@ class Campaign:
     @cached_property
     def domain(self) -> Domain:
         """The keys and their range."""
-        return Domain(keys=tuple(self.keys), value_range=self.value_range, other=self.other)
+        beyond = self._bins if self.beyond else 0
+        return Domain(keys=tuple(self.keys), value_range=self.value_range, other=self.other, beyond=beyond)
 
     @property
     def display_names(self) -> tuple[str, ...]:
@@ -265,6 +271,11 @@ class Campaign:
             check_dither(self.dither)
         except DomainError as error:
             raise CampaignError(f"{error}, at $.dither") from None
+        if self.beyond and self._bins < _FEWEST_BEYOND:
+            raise CampaignError(
+                f"values beyond the range are counted in bins of the dither, of which there must be "
+                f"{_FEWEST_BEYOND}, got {self.dither}, at $.beyond"
+            )
 
     def _check_heeds_want(self) -> None:
         """Refuse a wish that the method would not listen to."""

@@ -46,7 +46,9 @@ class Release:
     A mean that cannot be estimated is null; its interval is the whole range. Where reports tell how values
     are spread there are quantiles, the variance, and whether a flat `shape` can be excluded ("known"); `bins`
     holds each key's shares with a band that holds for all of them together, and the metadata the values that
-    the shares stand for. Shares are smoothed (`bins_post` says how), intervals and bands are not.
+    the shares stand for. Shares are smoothed (`bins_post` says how), intervals and bands are not. Where
+    values beyond the range are counted apart, `below` and `above` are their shares, and means are of values
+    that were moved a bin beyond its ends.
     """
 
     columns: dict[str, Any]
@@ -255,12 +257,14 @@ def release_found(
 ) -> Release:
     """The release of an outcome whose protocol need not be built again."""
     shaped = outcome.published if post == PUBLISHED else step(post, also=(PUBLISHED,))(outcome.raw)
-    low, high = campaign.domain.value_range
+    low, high = campaign.domain.reach
     values = ValueSpread.of(
         outcome.spread, outcome.distribution, outcome.raw, (low, high), inside=READABLE in shaped.steps
     )
     return Release(
-        columns=_columns(campaign, outcome.raw, shaped) | _value_columns(values, quantiles),
+        columns=_columns(campaign, outcome.raw, shaped)
+        | _value_columns(values, quantiles)
+        | _beyond_columns(campaign.domain, values),
         distributions=outcome.distribution,
         values=values,
         wants_bins=campaign.want == "distribution" or find_method(campaign.mechanism)[0].gives_distribution,
@@ -281,6 +285,7 @@ def release_found(
             "post": list(shaped.steps),
             "notes": list(outcome.notes),
             **_bin_metadata(campaign.domain, outcome.distribution, values),
+            **({"beyond": list(campaign.domain.value_range)} if campaign.beyond else {}),
         },
     )
 
@@ -307,6 +312,18 @@ def _value_columns(values: ValueSpread | None, quantiles: Sequence[float]) -> di
     return columns | {"shape": [KNOWN if known else UNKNOWN for known in values.is_known()]}
 
 
+def _beyond_columns(domain: Domain, values: ValueSpread | None) -> dict[str, Any]:
+    """Which part of a key's values lies below the range and above it, where those are counted apart."""
+    if values is None or not domain.beyond:
+        return {}
+    ends = zip(("below", "above"), values.at_ends(), strict=True)
+    return {
+        f"{name}{of}": column
+        for name, found in ends
+        for of, column in (("", found.value), ("_low", found.low), ("_high", found.high))
+    }
+
+
 def quantile_name(q: float) -> str:
     """The column of a quantile.
 
@@ -317,7 +334,7 @@ def quantile_name(q: float) -> str:
 
 
 def _columns(campaign: Campaign, raw: Estimates, shaped: Estimates) -> dict[str, Any]:
-    low, high = campaign.domain.value_range
+    low, high = campaign.domain.reach
     scale = (high - low) / 2
     middle = (high + low) / 2
     # Where a key's signs share all buckets a mean is a made-up middle.

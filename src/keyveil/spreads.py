@@ -100,6 +100,17 @@ class ValueSpread:
         part = self.unheard[:, None]
         return (1 - part) * low, (1 - part) * high + part
 
+    def at_ends(self) -> tuple[Columns, Columns]:
+        """The shares of values at the first and at the last mark."""
+        found = self.spread.marks()
+        value, (low, high) = np.clip(found.share(), 0.0, 1.0), found.interval(CONFIDENCE)
+        part = self.unheard
+        first, last = (
+            Columns(*self._within(value[:, at], (1 - part) * low[:, at], (1 - part) * high[:, at] + part))
+            for at in (0, -1)
+        )
+        return first, last
+
     def is_known(self) -> NDArray[np.bool_]:
         """Whether a key's shape is told: whether a flat one can be excluded."""
         found: NDArray[np.bool_] = self.spread.flat_chance() < FLAT_CHANCE

@@ -7,7 +7,7 @@ import pytest
 
 from keyveil import Campaign
 from keyveil.domain import DITHER_BINS
-from keyveil.errors import DomainError, TallyError
+from keyveil.errors import CampaignError, DomainError, TallyError
 from keyveil.estimate import Spread, dithered_spread, flat_levels, marked, shapes, windowed_spread
 from keyveil.mechanisms import build
 from keyveil.release import release_found
@@ -247,3 +247,42 @@ def test_marks_hold_all_values_once():
 def test_a_spread_says_how_many_levels_it_has(told):
     assert isinstance(told[0], Spread)
     assert told[0].levels == LEVELS
+
+
+@pytest.mark.parametrize("mechanism", ["bucket", "kvue"])
+def test_values_beyond_the_range_are_counted_apart_and_means_allow_for_them(mechanism):
+    rng = insecure_generator(3)
+    values = rng.uniform(10, 30, N)
+    values[: N // 10], values[N // 10 : N // 4] = -500, 1e9
+    asked = campaign(keys=["a"], mechanism=mechanism, beyond=True)
+    units = [asked.domain.to_unit(value) for value in values]
+    assert asked.domain.reach == pytest.approx((10 - 20 / 14, 30 + 20 / 14))
+    people_beyond = Population.from_pairs(
+        np.arange(N), np.zeros(N, dtype=np.int64), np.array(units), n_users=N, names=["a"]
+    )
+    stands = asked.first_round()
+    tally = draw_tally(stands.mechanism, people_beyond, rng, question=stands.question, dither=stands.dither)
+    release = asked.estimate(tally)
+    row = release.rows()[0]
+    assert row["below_low"] < 0.10 < row["below_high"]
+    assert row["above_low"] < 0.15 < row["above_high"]
+    assert (row["below"], row["above"]) == pytest.approx((0.10, 0.15), abs=0.05)
+    assert release.metadata["beyond"] == [10, 30]
+    assert release.metadata["bins"][1:16:14] == pytest.approx([10, 30])
+    mean = np.mean([asked.domain.from_unit(unit) for unit in units])
+    assert row["mean_low"] < mean < row["mean_high"]
+    # Moved to the ends of the range nothing is seen of them.
+    plain = campaign(keys=["a"], mechanism=mechanism)
+    assert "below" not in plain.estimate(plain.tally([])).columns
+
+
+def test_values_beyond_need_bins_of_their_own():
+    for dither in (1, 2):
+        with pytest.raises(CampaignError, match=r"there must be 4, got \d, at \$.beyond"):
+            campaign(beyond=True, dither=dither)
+    text = campaign(beyond=True).canonical_json
+    assert '"beyond":true' in text
+    assert Campaign.from_text(text) == campaign(beyond=True)
+    assert "beyond" not in campaign().canonical_json
+    with pytest.raises(CampaignError, match="beyond must be true or false"):
+        campaign(beyond=1)

@@ -11,16 +11,18 @@ import { entriesOf } from "./records.js";
 
 export class Reading {
   #range;
+  #what;
   #unknown;
   #notNumbers;
   #clamped;
 
   /**
-   * @param {Pick<Campaign, "codes" | "other" | "valueRange">} campaign
+   * @param {Pick<Campaign, "codes" | "other" | "valueRange" | "beyond">} campaign
    * @param {Held} held a record that could be read
    */
-  constructor({ codes, other, valueRange }, held) {
+  constructor({ codes, other, valueRange, beyond }, held) {
     const [low, high] = (this.#range = valueRange);
+    this.#what = beyond ? "beyond" : "moved into";
     const pairs = /** @type {[string, number][]} */ ([...entriesOf(held)]);
     const asked = pairs.filter(([name]) => other || codes.has(name));
     this.#unknown = namesOf(pairs.filter(([name]) => !codes.has(name)));
@@ -49,7 +51,7 @@ export class Reading {
     return Object.entries({
       "not asked about": this.#unknown,
       "no number": this.#notNumbers,
-      [`moved into [${low}, ${high}]`]: this.#clamped,
+      [`${this.#what} [${low}, ${high}]`]: this.#clamped,
     })
       .filter(([, names]) => names.length)
       .map(([what, names]) => `${what}: ${names.join(", ")}`)

@@ -47,22 +47,36 @@ export function readRecord(round, held) {
 }
 
 /**
- * @param {Pick<Campaign, "codes" | "names" | "other" | "valueRange">} campaign
+ * @param {Pick<Campaign, "codes" | "names" | "other" | "valueRange" | "beyond">} campaign
  * @param {Held} held
  */
-function encodeRecord({ codes, names, other, valueRange: [low, high] }, held) {
+function encodeRecord(campaign, held) {
+  const { codes, names, other } = campaign;
   /** @type {Map<number, number[]>} */
   const units = new Map();
   for (const [name, value] of entriesOf(held)) {
     if (typeof name !== "string" || typeof value !== "number") refuse("bad-record");
     const code = codes.get(name) ?? (other ? names.length - 1 : undefined);
     if (code === undefined || Number.isNaN(value)) continue;
-    const unit = 2 * ((Math.min(Math.max(value, low), high) - low) / (high - low)) - 1;
+    const unit = unitOf(value, campaign);
     const known = units.get(code);
     if (known) known.push(unit);
     else units.set(code, [unit]);
   }
   return [...units].map(([code, values]) => ({ code, level: levelOf(meanOf(values)) })).sort((a, b) => a.code - b.code);
+}
+
+/**
+ * A value on the scale [-1, 1]; one beyond the range at an end of it, a bin beyond where those are counted apart.
+ *
+ * @param {number} value
+ * @param {Pick<Campaign, "valueRange" | "beyond">} campaign
+ */
+function unitOf(value, { valueRange: [low, high], beyond }) {
+  const unit = 2 * ((Math.min(Math.max(value, low), high) - low) / (high - low)) - 1;
+  if (!beyond) return unit;
+  if (value < low || value > high) return value < low ? -1 : 1;
+  return unit * (1 - 2 / beyond);
 }
 
 /**

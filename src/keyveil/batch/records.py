@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.batch.wide import Words, as_words, high
-from keyveil.domain import FULL_LEVEL, HALF_LEVEL, Record
+from keyveil.domain import FULL_LEVEL, HALF_LEVEL, Domain, Record
 from keyveil.errors import RecordError
 
 Ints = NDArray[np.int64]
@@ -104,3 +104,16 @@ def round_to_plus(values: Floats, words: Words) -> Mask:
     """Where a value rounds to +; `domain.round_to_sign`."""
     levels, full = levels_of(values)
     return np.logical_or(full, words < levels)
+
+
+def units_of(domain: Domain, values: Floats) -> Floats:
+    """`Domain.to_unit` of many values.
+
+    >>> units_of(Domain(keys=("maps",), value_range=(0, 60), beyond=8), np.array([-1.0, 0.0, 60.0])).tolist()
+    [-1.0, -0.75, 0.75]
+    """
+    low, high = domain.value_range
+    units = 2.0 * ((np.clip(values, low, high) - low) / (high - low)) - 1.0
+    if not domain.beyond:
+        return units
+    return np.where(values < low, -1.0, np.where(values > high, 1.0, units * domain.inner))

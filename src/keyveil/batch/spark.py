@@ -24,7 +24,7 @@ import numpy as np
 from keyveil.batch.engine import Summary
 from keyveil.batch.partition import Block, accepted, tally_partition
 from keyveil.batch.perturb import perturb_many
-from keyveil.batch.records import Records
+from keyveil.batch.records import Records, units_of
 from keyveil.batch.repeats import without
 from keyveil.batch.stream import SecureStream, draw_words
 from keyveil.campaign import Campaign
@@ -234,7 +234,6 @@ def records_of(campaign: Campaign, table: Any) -> Records:
     import pyarrow.compute as pc
 
     domain = campaign.domain
-    low, high = domain.value_range
     users = table["user"].combine_chunks().dictionary_encode().indices.to_numpy()
     n_users = int(users.max()) + 1
     names = pa.array(domain.keys, pa.string())
@@ -243,7 +242,7 @@ def records_of(campaign: Campaign, table: Any) -> Records:
     values = pc.fill_null(table["value"], float("nan")).to_numpy()
     if domain.other:
         codes = np.where(codes < 0, domain.n_keys - 1, codes)
-    units = 2.0 * ((np.clip(values, low, high) - low) / (high - low)) - 1.0
+    units = units_of(domain, values)
     held = named & (codes >= 0) & ~np.isnan(values)
     cell, inverse, times = np.unique(
         users[held].astype(np.int64) * domain.n_keys + codes[held], return_inverse=True, return_counts=True

@@ -113,7 +113,7 @@ def _row(row: Beside) -> str:
 
 def _chart(rows: Sequence[Beside], campaign: Campaign) -> str:
     """The chart as SVG."""
-    low, high = campaign.domain.value_range
+    low, high = campaign.domain.reach
     figure = draw(
         [asdict(row) for row in rows],
         value_range=(low, high),

@@ -60,7 +60,7 @@ def read_own(
 def read_for(campaign: Campaign, path: Path, **columns: Any) -> Reading:
     """The people in a table, their values in the campaign's range; what had to be settled is said."""
     low, high = campaign.domain.value_range
-    reading = read_own(path, value_range=(low, high), clamp=True, **columns)
+    reading = read_own(path, value_range=(low, high), clamp=True, **columns).as_asked(campaign.domain)
     tell(reading.settled())
     return reading
 

@@ -77,7 +77,7 @@ def trial(
         asked, reading = drafted.draft.campaign(), drafted.reading
     else:
         asked = Campaign.load(campaign_file)
-        reading = reading.within(*asked.domain.value_range)
+        reading = reading.as_asked(asked.domain)
     tell(reading.words())
     with (
         tempfile.TemporaryDirectory(prefix="keyveil-try-") as folder,

@@ -59,7 +59,7 @@ def make_results(campaign: Campaign, release: Release, *, is_open: bool) -> Resu
     return Results(
         metadata=release.metadata,
         is_open=is_open,
-        value_range=(float(campaign.value_range[0]), float(campaign.value_range[1])),
+        value_range=campaign.domain.reach,
         purpose=campaign.purpose,
         z=two_sided_z(),
         z_all=two_sided_z(1 - (1 - CONFIDENCE) / campaign.domain.n_keys),

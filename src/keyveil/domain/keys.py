@@ -4,7 +4,7 @@ Keys have codes 0..d-1 in the order of their names' list. Values are mapped line
 [low, high] to [-1, 1]. What a device meets outside that vocabulary is settled by rule, never by an
 exception, because an error that depends on private data would itself be a report:
 
-    a value below low or above high, infinities included   goes to the nearer end
+    a value below low or above high, infinities included   goes to the nearer end, or one bin beyond it
     a value that is not a number (NaN)                      its pair is left out
     an unknown key                                          left out, or averaged into `other`
 """
@@ -37,6 +37,12 @@ class Domain:
     keys: tuple[str, ...]
     value_range: Sequence[float] = (-1.0, 1.0)
     other: bool = False
+    beyond: int = 0
+    """Where values beyond the range are counted apart, in how many bins values are told; else 0.
+
+    The first and the last of those bins are theirs: [-1, 1] then stands for a range that is a bin wider at
+    either end, and every value beyond goes to the very end.
+    """
     names: tuple[str, ...] = field(init=False, repr=False, compare=False)
     """The name of every code, `other` included."""
     n_keys: int = field(init=False, repr=False, compare=False)
@@ -64,14 +70,40 @@ class Domain:
         return self.names[code]
 
     def to_unit(self, value: float) -> float:
-        """The value on the scale [-1, 1], clamped to its ends."""
+        """The value on the scale [-1, 1], clamped to its ends.
+
+        >>> apart = Domain(keys=("maps",), value_range=(0.0, 60.0), beyond=8)
+        >>> [apart.to_unit(value) for value in (-1.0, 0.0, 30.0, 60.0, 61.0)]
+        [-1.0, -0.75, 0.0, 0.75, 1.0]
+        """
         low, high = self.value_range
-        return 2.0 * ((min(max(value, low), high) - low) / (high - low)) - 1.0
+        unit = 2.0 * ((min(max(value, low), high) - low) / (high - low)) - 1.0
+        if not self.beyond:
+            return unit
+        if value < low or value > high:
+            return -1.0 if value < low else 1.0
+        return unit * self.inner
 
     def from_unit(self, unit: float) -> float:
         """The value that a number on the scale [-1, 1] stands for; not clamped."""
         low, high = self.value_range
-        return low + (unit + 1.0) / 2.0 * (high - low)
+        return low + (unit / self.inner + 1.0) / 2.0 * (high - low)
+
+    @property
+    def inner(self) -> float:
+        """Where on the scale the ends of the range are: at 1, unless values beyond are counted apart."""
+        return 1.0 - 2.0 / self.beyond if self.beyond else 1.0
+
+    @property
+    def reach(self) -> tuple[float, float]:
+        """What the ends of the scale stand for: the range, or a bin more at either end.
+
+        >>> Domain(keys=("maps",), value_range=(0.0, 60.0), beyond=8).reach
+        (-10.0, 70.0)
+        """
+        low, high = self.value_range
+        margin = (high - low) / (self.beyond - 2) if self.beyond else 0.0
+        return low - margin, high + margin
 
     def encode(self, held: Mapping[str, float]) -> Record:
         """The private record of what a user holds, by the rules at the top of this file."""

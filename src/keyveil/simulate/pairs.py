@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from keyveil.batch.records import units_of
+from keyveil.domain import Domain
 from keyveil.errors import PairsError
 from keyveil.simulate.population import Floats, Ints, Population
 from keyveil.simulate.tables import read_table
@@ -71,6 +73,13 @@ class Reading:
         """The same with another range of values; those outside go to its ends."""
         units, outside = _to_unit(self.values, low, high)
         people = replace(self.population, values=units, value_range=(low, high))
+        return replace(self, population=people, clamped=int(outside.sum()))
+
+    def as_asked(self, domain: Domain) -> Reading:
+        """The same on the scale of a campaign's range; values outside of it go to its ends."""
+        low, high = domain.value_range
+        outside = (self.values < low) | (self.values > high)
+        people = replace(self.population, values=units_of(domain, self.values), value_range=domain.reach)
         return replace(self, population=people, clamped=int(outside.sum()))
 
     def words(self) -> list[str]:

@@ -17,6 +17,8 @@ import { isDither } from "../dither.js";
  * @property {string[]} [names]
  * @property {[number, number]} value_range
  * @property {boolean} other
+ * @property {number} [dither]
+ * @property {true} [beyond]
  * @property {string} owner
  * @property {string} purpose
  * @property {string} expires
@@ -26,6 +28,8 @@ const LARGEST_CAMPAIGN = 2 ** 20;
 const LARGEST_EPSILON = 32;
 const MOST_KEYS = 32768;
 const LONGEST_UNIT = 40;
+// The least number of bins of which two can be spared for values beyond the range.
+const FEWEST_BEYOND = 4;
 const OTHER = "other";
 const WANTS = ["frequency", "mean", "distribution", "both"];
 
@@ -73,6 +77,8 @@ const OPTIONAL = {
   names: isKeys,
   // Where no word of the id rounds values, nothing is said.
   dither: isDither,
+  // Where values beyond the range are moved to its ends, nothing is said.
+  beyond: (value) => value === true,
   // Whoever draws their own ids says nothing.
   ids: (value) => value === "issued",
 };
@@ -114,7 +120,8 @@ export function readCampaign(text) {
   demand(canonicalCampaign(said) === text);
   const fields = /** @type {CampaignText} */ (/** @type {unknown} */ (said));
   demand(fields.names === undefined || fields.names.length === fields.keys.length);
-  const { name, epsilon, keys, value_range: valueRange, other, owner, purpose, expires } = fields;
+  const { name, epsilon, keys, value_range: valueRange, other, dither = 1, beyond, owner, purpose, expires } = fields;
+  demand(!beyond || dither >= FEWEST_BEYOND);
   const names = other ? [...keys, OTHER] : keys;
   return {
     name,
@@ -123,6 +130,7 @@ export function readCampaign(text) {
     codes: placesOf(names),
     other,
     valueRange,
+    beyond: beyond ? dither : 0,
     owner,
     purpose,
     issuesIds: said.ids === "issued",

@@ -72,7 +72,9 @@ def _change(name: str, before: Any, after: Any) -> Change:
         before, after = _keys(before, after), _keys(after, before)
     elif name == "ids":
         stays, why = False, "where ids are issued, the index or hash of a report follows from its id"
-    elif name == "value_range":
+    elif name == "dither":
+        stays, why = False, "values are rounded by another word, or counted in other bins"
+    elif name in ("value_range", "beyond"):
         stays, why = False, "a report speaks of values by their place in the range"
     else:
         stays, why = False, "reports are drawn from another kernel"
