@@ -14,8 +14,9 @@ sets are measured, too. Distances are Wasserstein's, of the 20 most frequent key
 
 Intervals: how often those of quantiles, of variances, and bands as a whole hold what the population has, for
 the same 20 keys; nothing is left out, but of `informative` the intervals of quantiles that reach over nine
-tenths of the range. Means: the same people, ids and noise, values rounded by a secret word and by the dither; the ratio of squared errors. Speed: a million reports to a release, and counting them with
-the dither's bins over counting them without, fastest of five.
+tenths of the range. Means: the same people, ids and noise, values rounded by a secret word and by the dither;
+the ratio of squared errors. Speed: a million reports to a release, and counting them with the dither's bins
+over counting them without, fastest of five.
 """
 
 from __future__ import annotations
