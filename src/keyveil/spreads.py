@@ -15,7 +15,7 @@ from keyveil.numerics import CONFIDENCE
 
 Floats = NDArray[np.float64]
 
-# A shape is told where one that is flat would differ as much by chance less often than this.
+# A shape is known where one that is flat would differ as much by chance less often than this.
 FLAT_CHANCE = 0.05
 KNOWN, UNKNOWN = "known", "unknown"
 
@@ -112,7 +112,7 @@ class ValueSpread:
         return first, last
 
     def is_known(self) -> NDArray[np.bool_]:
-        """Whether a key's shape is told: whether a flat one can be excluded."""
+        """Whether a key's shape is known: whether a flat one can be excluded."""
         found: NDArray[np.bool_] = self.spread.flat_chance() < FLAT_CHANCE
         return found
 

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from parts import lacking
 
 from keyveil.client import SENTENCES, Code, Reporter
 from keyveil.mechanisms.registry import NAMED
-from keyveil.rounds import FORMAT, Round
+from keyveil.rounds import DITHERED_FORMAT, FORMAT, Round
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "wire.md").read_text(encoding="utf-8")
@@ -41,9 +42,12 @@ def test_the_mechanisms_that_follow_issued_ids_are_theirs():
 
 def test_the_table_of_a_description_is_a_rounds():
     stated = {row[0].strip("`") for row in rows("field")}
-    round = Round(campaign="ab" * 32, number=1, purpose="", mechanism=NAMED["kvue"].for_epsilon(1, n_keys=1))
-    assert stated == set(round.fields())
+    mechanism = NAMED["kvue"].for_epsilon(1, n_keys=1)
+    plain = Round(campaign="ab" * 32, number=1, purpose="", mechanism=mechanism)
+    dithered = replace(plain, dither=16)
+    assert stated == set(dithered.fields()) == {*plain.fields(), "dither"}
     assert FORMAT in PAGE
+    assert DITHERED_FORMAT in PAGE
 
 
 def test_the_table_of_codes_is_pythons_and_javascripts():

@@ -1,6 +1,7 @@
 """Reports are counted apart by the public word that rounded their values, whichever way they are counted."""
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from keyveil.numerics import WORD_BITS
 from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
 from keyveil.simulate import draw_tally, insecure_generator, synthetic
 from keyveil.tally import Tally, count
-from keyveil.tally.count import Counter
+from keyveil.tally.count import UNDECODED, Counter, decode
 from keyveil.tally.dither import bins_of, dithers_of
 from keyveil.tally.payloads import Payloads
 from keyveil.tally.tally import Counts
@@ -85,6 +86,19 @@ def test_each_report_is_counted_in_the_bin_of_its_id(name, way):
     assert Tally.from_json(found.to_json()) == found
     assert (campaign.tally(reports[:300]) + campaign.tally(reports[300:])) == found
     assert campaign.tally([]).dither == 16
+
+
+def test_answers_that_waited_undecoded_say_the_same(way):
+    campaign = replace(asking("bucket"), cohorts=16)
+    asked, reports = campaign.only_round(), reports_of(campaign, 700)
+    counter = Counter.of(asked)
+    counter.add(
+        Payloads.of([report[HEADER_BYTES:] for report in reports], asked.mechanism.layout.n_bytes),
+        Payloads.of([report[HEADER_BYTES - REPORT_ID_BYTES : HEADER_BYTES] for report in reports], 16),
+    )
+    waiting = counter.undecoded()
+    assert UNDECODED in waiting.cells
+    assert decode(asked.mechanism, waiting) == campaign.tally(reports)
 
 
 def test_answers_of_a_dithered_round_are_not_counted_without_their_ids():

@@ -38,7 +38,7 @@ class Domain:
     value_range: Sequence[float] = (-1.0, 1.0)
     other: bool = False
     beyond: int = 0
-    """Where values beyond the range are counted apart, in how many bins values are told; else 0.
+    """Where values beyond the range are counted apart, in how many bins values are kept; else 0.
 
     The first and the last of those bins are theirs: [-1, 1] then stands for a range that is a bin wider at
     either end, and every value beyond goes to the very end.

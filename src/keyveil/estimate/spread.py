@@ -5,8 +5,8 @@ Where values are rounded by a public dither, the reports of its bin j tell of a 
 
     g_j    the part of the key's values above a level, averaged over the levels of bin j, of J
 
-So J levels are told by reports that nobody collected for it, each as a mean is (`Spread`). What is linear in
-values on the grid of bins is known without bias: the mean is the average of all g_j, and
+So reports that nobody collected for it say J levels of every key, each as they say a mean (`Spread`). What is
+linear in values on the grid of bins is known without bias: the mean is the average of all g_j, and
 
     1 - g_0,  g_0 - g_1,  ...,  g_(J-1)        the shares of values by the J + 1 marks between bins, a value
                                                that lies between two marks counted to both by its nearness
@@ -298,7 +298,7 @@ def _widths(noise: Floats, levels: int) -> NDArray[np.int64]:
 def level_variance(signed: Floats, frequency: Floats, levels: int) -> Floats:
     """The variance of what is said of a level of a key whose values spread evenly, if signs have this one.
 
-    Each level is told by a part of the reports, and averaged with as many others as its noise asks for.
+    Each level is known from a part of the reports, and averaged with as many others as its noise asks for.
     """
     noise = np.sqrt(levels * signed) / (2 * frequency)
     found: Floats = noise**2 / _widths(noise, levels)

@@ -71,10 +71,10 @@ class Dithered:
 
 def with_spread(outcome: Outcome, history: History, n_keys: int) -> Outcome:
     """An outcome with what the bins of the dither say, in the round that most devices answered."""
-    told = [(asked, tally) for asked, tally in history if asked.is_dithered]
-    if not told:
+    dithered = [(asked, tally) for asked, tally in history if asked.is_dithered]
+    if not dithered:
         return outcome
-    asked, tally = max(told, key=lambda each: each[1].n_reports)
+    asked, tally = max(dithered, key=lambda each: each[1].n_reports)
     assert is_key_value(asked.mechanism)
     spread = dithered_spread(asked.mechanism, tally)
     if asked.keys is not None:

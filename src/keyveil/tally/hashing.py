@@ -65,7 +65,11 @@ def dithered_supports(
     a bucket lie side by side, and are added to a key's side by side.
     """
     d, g = mechanism.n_keys, mechanism.buckets
-    histogram = _BucketCounts.of(answers * n_bins + bins, g * n_bins, times)
+    cells = answers * n_bins + bins
+    if times is not None:
+        order = np.argsort(cells)
+        cells, times = cells[order], times[order]
+    histogram = _BucketCounts.of(cells, g * n_bins, times)
     if is_compiled(_HASH * histogram.cohorts.size * 2 * d):
         both = _in_threads(histogram, 2 * d, g, mechanism.tie, n_bins).reshape(d, 2, n_bins)
         return both[:, 0].T, both[:, 1].T

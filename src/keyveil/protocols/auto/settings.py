@@ -34,7 +34,7 @@ class Settings:
     rounds: int = 0
     """1 or 2 to fix it, 0 to let the sizes decide."""
     dithered: bool = False
-    """Whether a public dither rounds values where signs are told, which then tell distributions, too."""
+    """Whether a public dither rounds values to signs, which then tell distributions, too."""
     version: int = NEWEST
     id: ClassVar[str] = "auto"
 

@@ -101,7 +101,7 @@ _FIRST = Tuning(
 
 TUNINGS: Mapping[int, Tuning] = MappingProxyType({1: _FIRST, 2: Tuning(), 3: Tuning()})
 NEWEST = max(TUNINGS)
-# From this version on distributions are told by signs, where a public dither rounds values, as means are: the
+# From this version on signs tell distributions, where a public dither rounds values, as they tell means: the
 # better in nearly all cells of `bench/distributions.py`, down to a tenth of the distance, and at worst 1.3
 # times as far off (single smooth humps, one pair a user, epsilon 4).
 DITHERED_SINCE = 3
