@@ -193,6 +193,7 @@ class Release:
     def _repr_html_(self) -> str:
         """What a notebook shows: the most frequent keys with their intervals, and how they were made."""
         unit, shown = html.escape(self.metadata.get("unit", "mean")), self.top()
+        median = ("median, 95 % interval",) if "median" in self.columns else ()
         body = "".join(
             f"<tr><th scope=row>{html.escape(row.get('name', row['key']))}</th>"
             f"{''.join(f'<td>{cell}</td>' for cell in cells_of(row))}</tr>"
@@ -204,7 +205,7 @@ class Release:
             f"{len(self.columns['key']):,} keys, from {about['users']:,} reports at epsilon "
             f"{about['epsilon_exact']:.4g} ({html.escape(about['mechanism'])})</caption><thead><tr>"
             f"<th>key</th><th>people</th><th>95 % interval</th><th>{unit}</th><th>95 % interval</th>"
-            "</tr></thead>"
+            f"{''.join(f'<th>{name}</th>' for name in median)}</tr></thead>"
             f"<tbody>{body}</tbody></table>"
         )
 
@@ -367,12 +368,17 @@ def _columns(campaign: Campaign, raw: Estimates, shaped: Estimates) -> dict[str,
     return {**words, **{name: np.asarray(column) for name, column in numbers.items()}}
 
 
-def cells_of(row: dict[str, Any]) -> tuple[str, str, str, str]:
+def cells_of(row: dict[str, Any]) -> tuple[str, ...]:
     """What a table shows of a key: how many hold it, how much, each with its interval; "?" is not known.
+
+    Behind them the median with its interval, where there is one.
 
     >>> row = {"frequency": 0.25, "frequency_low": 0.2, "frequency_high": None, "mean": None}
     >>> cells_of(row | {"mean_low": 0.0, "mean_high": 60.0})
     ('25.0 %', '20.0 .. ?', '?', '0 .. 60')
+    >>> row |= {"mean_low": 0.0, "mean_high": 60.0, "median": 9.5, "median_low": 8.0, "median_high": 11.0}
+    >>> cells_of(row)[4]
+    '9.5 (8 .. 11)'
     """
 
     def share(name: str) -> str:
@@ -381,11 +387,13 @@ def cells_of(row: dict[str, Any]) -> tuple[str, str, str, str]:
     def value(name: str) -> str:
         return "?" if row[name] is None else f"{row[name]:.4g}"
 
+    median = f"{value('median')} ({value('median_low')} .. {value('median_high')})" if "median" in row else ""
     return (
         f"{share('frequency')} %",
         f"{share('frequency_low')} .. {share('frequency_high')}",
         value("mean"),
         f"{value('mean_low')} .. {value('mean_high')}",
+        *([median] if median else []),
     )
 
 

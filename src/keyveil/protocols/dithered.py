@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 from keyveil.domain import check_dither
 from keyveil.estimate import dithered_spread, marked, shapes
 from keyveil.mechanisms import is_key_value
-from keyveil.protocols.base import History, Outcome, Protocol
+from keyveil.protocols.base import History, Outcome
+from keyveil.protocols.wrapped import Wrapped
 from keyveil.rounds import Round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dithered:
+class Dithered(Wrapped):
     """A protocol whose tallies tell how values are spread.
 
     >>> from keyveil.mechanisms import build
@@ -27,46 +28,16 @@ class Dithered:
     16
     """
 
-    protocol: Protocol
     dither: int
 
     def __post_init__(self) -> None:
         check_dither(self.dither)
 
-    @property
-    def id(self) -> str:
-        """The protocol's."""
-        return self.protocol.id
-
-    @property
-    def version(self) -> int:
-        """The protocol's."""
-        return self.protocol.version
-
-    @property
-    def n_keys(self) -> int:
-        """The protocol's."""
-        return self.protocol.n_keys
-
-    def start(self, campaign: str) -> Round:
-        """The first round."""
-        return self._dithered(self.protocol.start(campaign))
-
-    def next(self, history: History) -> Round | Outcome:
-        """What follows from the rounds so far."""
-        step = self.protocol.next(history)
-        if isinstance(step, Round):
-            return self._dithered(step)
-        if step.spread is not None:
-            return step
-        return with_spread(step, history, self.n_keys)
-
-    def stages(self) -> tuple[Round, ...]:
-        """Every round that may come."""
-        return tuple(map(self._dithered, self.protocol.stages()))
-
-    def _dithered(self, round: Round) -> Round:
+    def _asked(self, round: Round) -> Round:
         return replace(round, dither=self.dither) if round.mechanism.tells_signs else round
+
+    def _found(self, outcome: Outcome, history: History) -> Outcome:
+        return outcome if outcome.spread is not None else with_spread(outcome, history, self.n_keys)
 
 
 def with_spread(outcome: Outcome, history: History, n_keys: int) -> Outcome:

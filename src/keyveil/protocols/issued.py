@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from keyveil.protocols.base import History, Outcome, Protocol
+from keyveil.protocols.wrapped import Wrapped
 from keyveil.rounds import Round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IssuedIds:
+class IssuedIds(Wrapped):
     """A protocol whose devices ask for the ids of their reports.
 
     >>> from keyveil.mechanisms import build
@@ -23,36 +23,5 @@ class IssuedIds:
     0
     """
 
-    protocol: Protocol
-
-    @property
-    def id(self) -> str:
-        """The protocol's."""
-        return self.protocol.id
-
-    @property
-    def version(self) -> int:
-        """The protocol's."""
-        return self.protocol.version
-
-    @property
-    def n_keys(self) -> int:
-        """The protocol's."""
-        return self.protocol.n_keys
-
-    def start(self, campaign: str) -> Round:
-        """The first round."""
-        return _issued(self.protocol.start(campaign))
-
-    def next(self, history: History) -> Round | Outcome:
-        """What follows from the rounds so far."""
-        step = self.protocol.next(history)
-        return _issued(step) if isinstance(step, Round) else step
-
-    def stages(self) -> tuple[Round, ...]:
-        """Every round that may come."""
-        return tuple(map(_issued, self.protocol.stages()))
-
-
-def _issued(round: Round) -> Round:
-    return replace(round, mechanism=round.mechanism.with_issued_ids())
+    def _asked(self, round: Round) -> Round:
+        return replace(round, mechanism=round.mechanism.with_issued_ids())
