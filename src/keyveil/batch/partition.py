@@ -81,9 +81,8 @@ class Block:
 
     def ids(self, places: Ints | slice = slice(None)) -> Bytes:
         """The ids of reports that are long enough to have one, a row each."""
-        starts = self.starts[places]
-        gathered: Bytes = self.data[starts[:, None] + np.arange(_FIXED, HEADER_BYTES)]
-        return gathered
+        starts = self.starts[places] + _FIXED
+        return np.array(Payloads(data=self.data, starts=starts, n_bytes=REPORT_ID_BYTES).matrix())
 
 
 class Partition(NamedTuple):

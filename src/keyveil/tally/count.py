@@ -347,7 +347,9 @@ def count_apart(mechanism: object, payloads: Payloads, bins: Bins) -> CountedCel
     rows = []
     order = np.argsort(bins.place.astype(np.uint8), kind="stable")
     for here in np.split(order, np.cumsum(np.bincount(bins.place, minlength=bins.number))[:-1]):
-        cells, bad[here] = count_answers(mechanism, replace(payloads, starts=payloads.starts[here]))
+        cells, wrong = count_answers(mechanism, replace(payloads, starts=payloads.starts[here]))
+        if wrong.any():
+            bad[here[wrong]] = True
         rows.append(cells)
     stacked = {name: np.stack([cells[name] for cells in rows]) for name in rows[0]}
     if isinstance(mechanism, AsksEverybody):
