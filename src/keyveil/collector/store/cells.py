@@ -35,9 +35,9 @@ def pack(tally: Tally) -> bytes:
         kind = _narrowest(int(counts.max(initial=0)))
         places = np.flatnonzero(counts)
         heads.append([name, list(counts.shape), kind])
-        if _SPARSE * places.size < counts.size < 1 << 32:
+        if counts.ndim == 1 and _SPARSE * places.size < counts.size < 1 << 32:
             heads[-1].append(places.size)
-            bodies += [places.astype(_PLACE).tobytes(), counts.ravel()[places].astype(kind).tobytes()]
+            bodies += [places.astype(_PLACE).tobytes(), counts[places].astype(kind).tobytes()]
         else:
             bodies.append(counts.astype(kind).tobytes())
     said = b"".join((json.dumps(heads).encode(), b"\n", *bodies))
@@ -81,9 +81,9 @@ def _counts(head: list[Any], body: bytes) -> Counts:
     if not n_places:
         return np.frombuffer(body, dtype=kind).astype(np.int64).reshape(shape)
     end = 4 * n_places[0]
-    counts = np.zeros(int(np.prod(shape)), dtype=np.int64)
+    counts = np.zeros(shape, dtype=np.int64)
     counts[np.frombuffer(body[:end], dtype=_PLACE)] = np.frombuffer(body[end:], dtype=kind)
-    return counts.reshape(shape)
+    return counts
 
 
 def _narrowest(largest: int) -> str:
