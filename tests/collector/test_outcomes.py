@@ -75,7 +75,7 @@ def test_an_outcome_comes_back_bit_for_bit(mechanism, changes):
         }
 
 
-@pytest.mark.parametrize(("version", "count"), [(1, 7)])
+@pytest.mark.parametrize(("version", "count"), [(1, 7), (2, 7)])
 def test_outcomes_that_were_stored_stay_readable(version, count):
     """Bodies that a past version wrote (scripts/old_stores.py outcomes), and the releases it made of them."""
     said = json.loads(gzip.decompress((FOLDER / f"outcomes-{version}.json.gz").read_bytes()))
