@@ -185,6 +185,11 @@ class Release:
 
         return draw(self.top(count), value_range=self.value_range, unit=self.metadata.get("unit"))
 
+    def heads(self) -> tuple[str, ...]:
+        """What a table's columns are called: the key, and `cells_of` a row."""
+        median = ("median, 95 % interval",) if "median" in self.columns else ()
+        return "key", "people", "95 % interval", self.metadata.get("unit", "mean"), "95 % interval", *median
+
     @property
     def value_range(self) -> tuple[float, float]:
         """The range of the values, in their own unit."""
@@ -192,8 +197,8 @@ class Release:
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the most frequent keys with their intervals, and how they were made."""
-        unit, shown = html.escape(self.metadata.get("unit", "mean")), self.top()
-        median = ("median, 95 % interval",) if "median" in self.columns else ()
+        shown = self.top()
+        heads = "".join(f"<th>{html.escape(head)}</th>" for head in self.heads())
         body = "".join(
             f"<tr><th scope=row>{html.escape(row.get('name', row['key']))}</th>"
             f"{''.join(f'<td>{cell}</td>' for cell in cells_of(row))}</tr>"
@@ -204,8 +209,7 @@ class Release:
             f"<table><caption>{html.escape(about['name'])}: the {len(shown)} most frequent of "
             f"{len(self.columns['key']):,} keys, from {about['users']:,} reports at epsilon "
             f"{about['epsilon_exact']:.4g} ({html.escape(about['mechanism'])})</caption><thead><tr>"
-            f"<th>key</th><th>people</th><th>95 % interval</th><th>{unit}</th><th>95 % interval</th>"
-            f"{''.join(f'<th>{name}</th>' for name in median)}</tr></thead>"
+            f"{heads}</tr></thead>"
             f"<tbody>{body}</tbody></table>"
         )
 

@@ -11,7 +11,7 @@ import { entriesOf } from "./records.js";
 
 export class Reading {
   #range;
-  #what;
+  #outside;
   #unknown;
   #notNumbers;
   #clamped;
@@ -22,7 +22,7 @@ export class Reading {
    */
   constructor({ codes, other, valueRange, beyond }, held) {
     const [low, high] = (this.#range = valueRange);
-    this.#what = beyond ? "beyond" : "moved into";
+    this.#outside = beyond ? "beyond" : "moved into";
     const pairs = /** @type {[string, number][]} */ ([...entriesOf(held)]);
     const asked = pairs.filter(([name]) => other || codes.has(name));
     this.#unknown = namesOf(pairs.filter(([name]) => !codes.has(name)));
@@ -51,7 +51,7 @@ export class Reading {
     return Object.entries({
       "not asked about": this.#unknown,
       "no number": this.#notNumbers,
-      [`${this.#what} [${low}, ${high}]`]: this.#clamped,
+      [`${this.#outside} [${low}, ${high}]`]: this.#clamped,
     })
       .filter(([, names]) => names.length)
       .map(([what, names]) => `${what}: ${names.join(", ")}`)

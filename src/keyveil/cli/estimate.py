@@ -138,7 +138,6 @@ def show_release(release: Release, top: int) -> None:
     from keyveil.release import cells_of
 
     rows = sorted(release.rows(), key=lambda row: -row["frequency"])
-    median = ("median, 95 % interval",) if "median" in release.columns else ()
     shown: list[tuple[Text | str, ...]] = [
         (
             Text(printable(row.get("name", row["key"]))),
@@ -149,5 +148,4 @@ def show_release(release: Release, top: int) -> None:
     title = (
         f"The {len(shown)} most frequent of {len(rows):,} keys, from {release.metadata['users']:,} reports"
     )
-    mean = release.metadata.get("unit", "mean")
-    output().print(table(title, ("key", "people", "95 % interval", mean, "95 % interval", *median), shown))
+    output().print(table(title, release.heads(), shown))

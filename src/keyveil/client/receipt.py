@@ -143,11 +143,11 @@ class Reading:
     ''
     """
 
-    __slots__ = ("_range", "_what", "clamped", "not_numbers", "unknown")
+    __slots__ = ("_outside", "_range", "clamped", "not_numbers", "unknown")
 
     def __init__(self, domain: Domain, held: Mapping[str, float]) -> None:
         low, high = self._range = domain.value_range
-        self._what = "beyond" if domain.beyond else "moved into"
+        self._outside = "beyond" if domain.beyond else "moved into"
         pairs = list(held.items())
         asked = [(name, value) for name, value in pairs if domain.code_of(name) is not None]
         self.unknown = tuple(name for name, _ in pairs if not domain.names_key(name))
@@ -160,7 +160,7 @@ class Reading:
         settled = {
             "not asked about": self.unknown,
             "no number": self.not_numbers,
-            f"{self._what} [{low:g}, {high:g}]": self.clamped,
+            f"{self._outside} [{low:g}, {high:g}]": self.clamped,
         }
         return "; ".join(f"{what}: {', '.join(names)}" for what, names in settled.items() if names)
 

@@ -30,9 +30,9 @@ from keyveil.estimate.spread import Spread, flat_levels
 
 Floats = NDArray[np.float64]
 
-# How smooth bridges may be, as powers; how large, in standard deviations at the middle, and not at all.
+# How smooth bridges may be, as powers; how large, in standard deviations at the middle.
 _POWERS = (1.0, 2.0, 3.0, 4.0)
-_SIZES = (0.0, *(float(size) for size in 0.01 * 2 ** np.arange(0, 8.5, 0.5)))
+_SIZES = tuple(float(size) for size in 0.01 * 2 ** np.arange(0, 8.5, 0.5))
 # How likely it is beforehand that there is none: as likely as any. Without it noise is taken for shapes where
 # little is known (flat values, epsilon 0.5, l = 4: distance .021, now .013; all other shapes within 5 %).
 _NONE = 0.5
@@ -104,7 +104,7 @@ def _bridge_over(centre: Floats) -> _Bridge:
         own = values**power
         # As large at its middle as a bridge is at the middle of [0, 1], where its variance is a quarter.
         largest = ((directions**2) @ own).max()
-        rows += [size**2 * own / largest for size in _SIZES if size > 0]
+        rows += [size**2 * own / largest for size in _SIZES]
     prior = np.full(len(rows), np.log((1 - _NONE) / (len(rows) - 1)))
     prior[0] = np.log(_NONE)
     return _Bridge(directions, np.array(rows), prior)
