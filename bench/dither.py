@@ -35,7 +35,7 @@ from keyveil.batch import Records
 from keyveil.batch.partition import Block, tally_partition
 from keyveil.batch.perturb import perturb_many
 from keyveil.domain import DITHER_BINS
-from keyveil.estimate import Spread, dithered_spread, estimate, marked, shapes
+from keyveil.estimate import Spread, dithered_spread, estimate, marked, quantile_interval, shapes
 from keyveil.estimate.shapes import falling
 from keyveil.mechanisms import build
 from keyveil.protocols import Dithered, build_protocol
@@ -223,7 +223,7 @@ def intervals(runs: int) -> Rows:
                     whole = dithered_spread(mechanism, draw_tally(mechanism, people, rng, dither=DITHER_BINS))
                     spread, centre = whole.of(best), shapes(whole)[best]
                     for q, truth in quantiles.items():
-                        low, high = spread.quantile_interval(q, centre=centre)
+                        low, high = quantile_interval(spread, q, centre=centre)
                         held.setdefault(f"q{100 * q:g}", []).append((low <= truth) & (truth <= high))
                         held.setdefault(f"q{100 * q:g}_length", []).append(high - low)
                         told = high - low < SHORT

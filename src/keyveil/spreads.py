@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.errors import DomainError, MissingPackage
-from keyveil.estimate import Distribution, Estimates, Spread, flat_levels, marked
+from keyveil.estimate import Distribution, Estimates, Spread, flat_levels, marked, quantile_interval
 from keyveil.numerics import CONFIDENCE
 
 Floats = NDArray[np.float64]
@@ -79,8 +79,12 @@ class ValueSpread:
         if not 0 < q < 1:
             raise DomainError(f"a quantile is asked for by a part between 0 and 1, such as 0.5, got {q:g}")
         each = self if codes is None else self._only(codes)
-        low, high = each.spread.quantile_interval(
-            q, CONFIDENCE, centre=each.distribution.above(each.spread.levels), unheard=each.unheard
+        low, high = quantile_interval(
+            each.spread,
+            q,
+            CONFIDENCE,
+            centre=each.distribution.above(each.spread.levels),
+            unheard=each.unheard,
         )
         value = (each.distribution.quantile(q) + 1) / 2
         start, unit = self.value_range[0], self._width

@@ -8,7 +8,15 @@ import pytest
 from keyveil import Campaign
 from keyveil.domain import DITHER_BINS
 from keyveil.errors import CampaignError, DomainError, TallyError
-from keyveil.estimate import Spread, dithered_spread, flat_levels, marked, shapes, windowed_spread
+from keyveil.estimate import (
+    Spread,
+    dithered_spread,
+    flat_levels,
+    marked,
+    quantile_interval,
+    shapes,
+    windowed_spread,
+)
 from keyveil.mechanisms import build
 from keyveil.release import release_found
 from keyveil.simulate import Population, draw_tally, insecure_generator
@@ -85,9 +93,9 @@ def test_intervals_hold_and_shorter_ones_do_not(name):
         centre = shapes(spread)
         for q in QUANTILES:
             truth = np.array([np.quantile(held_by(code), q, method="inverted_cdf") for code in range(3)])
-            low, high = spread.quantile_interval(q, centre=centre)
+            low, high = quantile_interval(spread, q, centre=centre)
             quantiles.append((low <= truth) & (truth <= high))
-            low, high = spread.quantile_interval(q, 0.5, centre=centre)
+            low, high = quantile_interval(spread, q, 0.5, centre=centre)
             short.append((low <= truth) & (truth <= high))
         levels = np.pad(
             np.stack([above(held_by(code)) for code in range(3)]),
@@ -107,14 +115,14 @@ def test_intervals_hold_and_shorter_ones_do_not(name):
 
 
 def test_an_atom_at_the_end_is_found_at_the_end(told):
-    low, high = told[0].of(np.array([1])).quantile_interval(0.3)
+    low, high = quantile_interval(told[0].of(np.array([1])), 0.3)
     assert low[0] == 0
     assert high[0] < 0.1
 
 
 def test_more_levels_than_noise_allows_make_long_intervals_not_wrong_ones():
     mechanism = build("bucket", 0.5, n_keys=3)
-    low, high = tell(mechanism, 3, dither=64).quantile_interval(0.5, FIVE_ERRORS)
+    low, high = quantile_interval(tell(mechanism, 3, dither=64), 0.5, FIVE_ERRORS)
     assert np.all(high - low > 0.1)
     assert np.all(low < [np.median(held_by(code)) for code in range(3)])
     assert np.all(high > [np.median(held_by(code)) for code in range(3)])
@@ -144,7 +152,7 @@ def test_where_nothing_was_heard_shapes_are_those_of_all_and_intervals_are_every
     wide = whole.among((2, 0, 1), 5)
     assert wide.is_known.tolist() == [True, True, True, False, False]
     assert np.array_equal(wide.signed[:3], whole.signed[[1, 2, 0]])
-    low, high = wide.quantile_interval(0.5)
+    low, high = quantile_interval(wide, 0.5)
     assert (low[3:].tolist(), high[3:].tolist()) == ([0, 0], [1, 1])
     assert [end[4].tolist() for end in wide.band()] == [[0] * 9, [1] * 9]
     assert [float(end[4]) for end in wide.values_variance()[1:]] == [0, 0.25]
@@ -166,7 +174,7 @@ def test_a_square_wave_tells_the_same():
     for seed in range(20):
         tally = draw_tally(mechanism, PEOPLE, insecure_generator(9, seed))
         spread = windowed_spread(mechanism, tally, LEVELS)
-        low, high = spread.quantile_interval(0.5, centre=shapes(spread))
+        low, high = quantile_interval(spread, 0.5, centre=shapes(spread))
         truth = np.array([np.median(held_by(code)) for code in range(3)])
         covered.append((low - 1 / 32 <= truth) & (truth <= high + 1 / 32))
     assert np.mean(covered) > 0.8

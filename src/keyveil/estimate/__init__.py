@@ -23,6 +23,7 @@ from keyveil.estimate.intervals import (
     tied_with,
 )
 from keyveil.estimate.post import READABLE, STEPS, clip, none, readable, step
+from keyveil.estimate.quantiles import quantile_interval
 from keyveil.estimate.shapes import marked, shapes
 from keyveil.estimate.shares import QUARTERS, Shares, below, in_parts, value_shares
 from keyveil.estimate.spread import Spread, dithered_spread, flat_levels, windowed_spread
@@ -58,6 +59,7 @@ __all__ = [
     "marked",
     "none",
     "project",
+    "quantile_interval",
     "rank_ranges",
     "readable",
     "shapes",

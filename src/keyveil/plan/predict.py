@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from keyveil.domain import DITHER_BINS
 from keyveil.errors import MechanismError
 from keyveil.estimate import Estimates, clip, detectable_frequency
+from keyveil.estimate.quantiles import level_variance
 from keyveil.estimate.shares import below, unbiased_weights
 from keyveil.estimate.sizes import Truncation
-from keyveil.estimate.spread import level_variance
 from keyveil.mechanisms import Mechanism, Moments, UeSw, build
 from keyveil.plan.choice import cohorts, lengths
 from keyveil.plan.crowd import Crowd
