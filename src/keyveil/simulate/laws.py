@@ -49,11 +49,11 @@ from keyveil.mechanisms import (
     ValueChannel,
     Wave,
 )
-from keyveil.mechanisms.base import AsksEverybody
 from keyveil.mechanisms.oracles import Oracle
 from keyveil.numerics import Entropy
 from keyveil.simulate.population import Floats, Ints, Population
 from keyveil.tally import Tally
+from keyveil.tally.dither import rows_of
 from keyveil.tally.hashing import dithered_supports, signed_buckets, signed_supports
 
 Cells = dict[str, Ints]
@@ -81,11 +81,7 @@ def draw_tally(
 @singledispatch
 def draw_apart(mechanism: object, population: Population, rng: np.random.Generator, dither: int) -> Cells:
     """The cells of a dithered tally: every bin is a collection of its own, of `stretched` values."""
-    rows = [draw_counts(mechanism, part, rng) for part in _parts(population, rng, dither)]
-    stacked = {name: np.stack([cells[name] for cells in rows]) for name in rows[0]}
-    if isinstance(mechanism, AsksEverybody):
-        stacked["asked"] = stacked["asked"][:, :1]
-    return stacked
+    return rows_of(mechanism, [draw_counts(mechanism, part, rng) for part in _parts(population, rng, dither)])
 
 
 def _parts(population: Population, rng: np.random.Generator, dither: int) -> Iterator[Population]:

@@ -34,7 +34,6 @@ from keyveil.mechanisms import (
     UeSw,
     Wave,
 )
-from keyveil.mechanisms.base import AsksEverybody
 from keyveil.report import (
     ABSENT,
     HEADER_BYTES,
@@ -49,7 +48,7 @@ from keyveil.report import (
 )
 from keyveil.rounds import Round
 from keyveil.tally.bits import count_bits, count_subsets
-from keyveil.tally.dither import bins_of
+from keyveil.tally.dither import bins_of, rows_of
 from keyveil.tally.hashing import dithered_supports, signed_supports, supports
 from keyveil.tally.payloads import Ints, Mask, Payloads
 from keyveil.tally.tally import Counts, Tally
@@ -351,10 +350,7 @@ def count_apart(mechanism: object, payloads: Payloads, bins: Bins) -> CountedCel
         if wrong.any():
             bad[here[wrong]] = True
         rows.append(cells)
-    stacked = {name: np.stack([cells[name] for cells in rows]) for name in rows[0]}
-    if isinstance(mechanism, AsksEverybody):
-        stacked["asked"] = stacked["asked"][:, :1]
-    return CountedCells(stacked, bad)
+    return CountedCells(rows_of(mechanism, rows), bad)
 
 
 @count_apart.register

@@ -8,13 +8,17 @@ together are the collection without a dither.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.compiled import is_compiled
+from keyveil.mechanisms.base import AsksEverybody
 from keyveil.report import REPORT_ID_BYTES
 from keyveil.tally.hashing import mix_many
 from keyveil.tally.payloads import Bytes, Ints, Payloads
+from keyveil.tally.tally import Counts
 
 Words = NDArray[np.uint64]
 
@@ -45,6 +49,14 @@ def bins_of(ids: Payloads, bins: int) -> Ints:
 
     found: Ints = loops.bins_of(ids.data, ids.starts, shift)
     return found
+
+
+def rows_of(mechanism: object, bins: Sequence[Mapping[str, Counts]]) -> dict[str, Counts]:
+    """The cells of a dithered tally, a row a bin, from those of each bin alone."""
+    rows = {name: np.stack([cells[name] for cells in bins]) for name in bins[0]}
+    if isinstance(mechanism, AsksEverybody):
+        rows["asked"] = rows["asked"][:, :1]
+    return rows
 
 
 def ids_before(answers: Payloads) -> Payloads:
