@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,8 +43,14 @@ _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII)
 _LAST_YEAR = 9998
 OWN = "own"
+# Whether sealed reports come through a relay: never, at each device's choice, or always.
+DIRECT, ALLOWED, REQUIRED = "none", "allowed", "required"
+RELAYS = (DIRECT, ALLOWED, REQUIRED)
+# The share of a batch that a central promise takes to be honest where nothing else is said.
+HONEST = 0.5
+LARGEST_BATCH = 1 << 31
 # Left out of a campaign's text, which says nothing where it is as it always was: older ones keep their ids.
-_UNSAID = (("ids", OWN), ("dither", UNDITHERED), ("beyond", False))
+_UNSAID = (("ids", OWN), ("dither", UNDITHERED), ("beyond", False), ("relay", DIRECT))
 # The least number of bins of which two can be spared for values beyond the range.
 _FEWEST_BEYOND = 4
 _REQUIRED = ("name", "epsilon", "keys", "value_range", "pairs_per_user", "mechanism")
@@ -88,6 +95,16 @@ class Campaign:
 
     What follows from an issued id, an index or a hash, is nobody's choice, so liars can do less.
     """
+    relay: str = DIRECT
+    """Whether reports come sealed through a relay, another operator's: "none", "allowed" or "required"."""
+    batch: int | None = None
+    """How many sealed reports a relay forwards at once, at least, in an order of its own."""
+    central_epsilon: float | None = None
+    """What is promised besides `epsilon`, towards a collector that does not work with the relay."""
+    delta: float | None = None
+    """The chance that the central promise leaves aside."""
+    honest: float | None = None
+    """The share of a batch that the central promise takes to be honest; a half where nothing is said."""
     unit: str | None = None
     """What values are counted in ("minutes"), for people."""
     names: Sequence[str] | Mapping[str, str] | None = None
@@ -109,7 +126,7 @@ class Campaign:
             raise CampaignError(
                 f"expires must be a date such as 2027-01-31, got {self.expires[:40]!r}, at $.expires"
             )
-        for field_name in ("pairs_per_user", "bins", "cohorts", "rounds", "users"):
+        for field_name in ("pairs_per_user", "bins", "cohorts", "rounds", "users", "batch"):
             number = getattr(self, field_name)
             if isinstance(number, bool) or not isinstance(number, (int, NoneType)):
                 raise CampaignError(f"{field_name} must be a whole number, got {number!r}, at $.{field_name}")
@@ -124,6 +141,7 @@ class Campaign:
         parse_epsilon(self.epsilon)
         self._settle_dither()
         object.__setattr__(self, "epsilon", float(self.epsilon))
+        self._settle_relay()
         object.__setattr__(self, "keys", tuple(self.keys))
         object.__setattr__(self, "value_range", self.domain.value_range)
         if self.unit is not None and not (isinstance(self.unit, str) and 0 < len(self.unit) <= LONGEST_UNIT):
@@ -251,6 +269,11 @@ class Campaign:
         return has_several_rounds(self.mechanism)
 
     @property
+    def is_relayed(self) -> bool:
+        """Whether reports may come through a relay."""
+        return self.relay != DIRECT
+
+    @property
     def issues_ids(self) -> bool:
         """Whether the collector hands out the ids of reports."""
         return self.ids == ISSUED
@@ -260,6 +283,53 @@ class Campaign:
         """The mechanism's own options, those that are set."""
         set_to = {name: getattr(self, name, None) for name in MECHANISM_OPTIONS}
         return {name: value for name, value in set_to.items() if value is not None}
+
+    def batch_of(self, round: Round) -> int:
+        """How many sealed reports to a round a relay forwards at once, at least: its share of a batch.
+
+        Nobody hides among those who were asked something else.
+        """
+        assert self.batch is not None, "a campaign that no relay carries has no batches"
+        low, high = round.group
+        return max(2, math.floor(self.batch * (high - low)))
+
+    def _settle_relay(self) -> None:
+        """Refuse a promise that no relay could keep, and write down what is not said of one."""
+        if self.relay not in RELAYS:
+            raise CampaignError(
+                f"relay must be one of {', '.join(RELAYS)}, got {str(self.relay)[:40]!r}, at $.relay"
+            )
+        if self.relay != DIRECT and self.ids == ISSUED:
+            raise CampaignError(
+                "ids that a collector hands out show it who sends what a relay carries, at $.ids; "
+                'leave ids out, or say relay = "none"'
+            )
+        if (self.batch is not None) != (self.relay != DIRECT):
+            raise CampaignError(
+                "a relay and the least batch that it forwards go together, at $.batch; say both or neither"
+            )
+        if self.batch is not None and not 2 <= self.batch <= LARGEST_BATCH:
+            raise CampaignError(
+                f"batch must be a number from 2 to {LARGEST_BATCH}, got {self.batch}, at $.batch"
+            )
+        promised = (self.central_epsilon, self.delta)
+        if (promised[0] is None) != (promised[1] is None) or (
+            promised[0] is None and self.honest is not None
+        ):
+            raise CampaignError(
+                "central_epsilon and delta go together, and honest with both, at $.central_epsilon"
+            )
+        if promised[0] is None:
+            return
+        if self.relay != REQUIRED:
+            raise CampaignError(
+                f'a central epsilon needs relay = "{REQUIRED}": what comes directly has none, at $.relay'
+            )
+        if self.honest is None:
+            object.__setattr__(self, "honest", HONEST)
+        _settle_between(self, "central_epsilon", 0, self.epsilon)
+        _settle_between(self, "delta", 0, 1, below=True)
+        _settle_between(self, "honest", 0, 1)
 
     def _settle_dither(self) -> None:
         """Write down what is not said: a campaign is what its text says, whatever is usual later."""
@@ -417,6 +487,18 @@ def _is_readable(text: str) -> bool:
 def _expect(value: object, kind: type, wanted: str, field_name: str) -> None:
     if not isinstance(value, kind):
         raise CampaignError(f"{field_name} must be {wanted}, got {type(value).__name__}, at $.{field_name}")
+
+
+def _settle_between(
+    campaign: Campaign, field_name: str, low: float, high: float, below: bool = False
+) -> None:
+    """Keep a number above the lower end and up to the upper one (or `below` it), as a float."""
+    number = getattr(campaign, field_name)
+    is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
+    if not is_number or not low < number <= high or (below and number == high):
+        wanted = f"a number above {low:g} and {'below' if below else 'up to'} {high:g}"
+        raise CampaignError(f"{field_name} must be {wanted}, got {str(number)[:40]}, at $.{field_name}")
+    object.__setattr__(campaign, field_name, float(number))
 
 
 def _checked_names(names: object, keys: Sequence[str]) -> tuple[str, ...]:

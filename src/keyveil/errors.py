@@ -148,6 +148,8 @@ class Refusal(Enum):
     FRAME_TOO_LARGE = "frame-too-large"
     TOO_MANY_REPORTS = "too-many-reports"
     NOT_JSON = "not-json"
+    NOT_SEALED = "not-sealed"
+    UNKNOWN_KEY = "unknown-key"
 
 
 class ReportRejected(KeyveilError):

@@ -10,12 +10,10 @@ from keyveil.audit.exact import (
     extreme_records,
 )
 from keyveil.audit.protocols import ProtocolCertificate, certify_protocol
-from keyveil.audit.shuffle import Shuffled, shuffled
 
 __all__ = [
     "Certificate",
     "ProtocolCertificate",
-    "Shuffled",
     "Trial",
     "certify",
     "certify_protocol",
@@ -24,6 +22,5 @@ __all__ = [
     "enumeration_size",
     "epsilon_lower_bound",
     "extreme_records",
-    "shuffled",
     "try_out",
 ]

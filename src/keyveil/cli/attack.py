@@ -55,9 +55,9 @@ def attack(
     Nothing is sent: honest reports are simulated, or read from --reports, and hostile ones are added here.
     Every round of a campaign of several rounds is attacked by itself. Means are in the campaign's units.
     """
-    from keyveil.audit import shuffled
     from keyveil.campaign import Campaign
     from keyveil.estimate.influence import check_share
+    from keyveil.shuffle import shuffled
 
     check_share(share)
     asked = Campaign.load(campaign)

@@ -17,8 +17,8 @@ from keyveil.cli.simulate import parse_range
 from keyveil.errors import PlanError
 
 if TYPE_CHECKING:
-    from keyveil.audit import Shuffled
     from keyveil.plan import Crowd, Plan
+    from keyveil.shuffle import Shuffled
     from keyveil.simulate.pairs import Reading
 
 
@@ -218,8 +218,8 @@ def _parse_skew(text: str) -> float:
 
 def _shuffled(made: Plan, keys: int) -> Shuffled:
     """What is left of epsilon where reports to the best mechanism of one round are shuffled."""
-    from keyveil.audit import shuffled
     from keyveil.mechanisms import build
+    from keyveil.shuffle import shuffled
 
     first = next(each for each in made.candidates if not each.is_published)
     mechanism = build(

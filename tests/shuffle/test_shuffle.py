@@ -6,10 +6,17 @@ import math
 import numpy as np
 import pytest
 
-from keyveil.audit import shuffled
-from keyveil.audit.shuffle import advantages, blanket_delta, by_blanket, by_clones, clones_delta, closed_form
 from keyveil.errors import BudgetError
 from keyveil.mechanisms import build
+from keyveil.shuffle import (
+    advantages,
+    blanket_delta,
+    by_blanket,
+    by_clones,
+    clones_delta,
+    closed_form,
+    shuffled,
+)
 from keyveil.simulate import insecure_generator
 
 N, DELTA = 100_000, 1e-6
