@@ -21,6 +21,7 @@ ROUTES = {
     ("GET", "/v1/campaigns/{campaign}"),
     ("POST", "/v1/campaigns/{campaign}/ids"),
     ("POST", "/v1/campaigns/{campaign}/reports"),
+    ("GET", "/v1/keys"),
 }
 
 
@@ -80,6 +81,7 @@ def test_a_preflight_of_a_named_origin_is_answered(opened, method, route):
 def test_no_other_route_speaks_to_pages(opened, endpoint):
     caller = opened(PAGE)
     path = path_of(caller, endpoint.path).replace("{round}", "1").replace("{token}", "0" * 16)
+    path = path.replace("{key}", "0" * 16)
     asked = caller(endpoint.method, path, headers=[("origin", PAGE)])
     first = caller("OPTIONS", path, headers=preflight(endpoint.method))
     assert (ALLOW in asked.headers) == endpoint.is_for_pages

@@ -17,6 +17,8 @@ OPERATIONS = [
     for method, operation in methods.items()
 ]
 ROLES = [role.value for role in Role]
+# What those who are let in hear, where it is a refusal all the same: no relay carries ids that were issued.
+AFTERWARDS = {"send_batch": "not-relayed"}
 
 
 class World:
@@ -41,8 +43,12 @@ class World:
         path = path.replace("{campaign}", self.here.id).replace("{round}", "1")
         if "{token}" in path:
             path = path.replace("{token}", self.spare(path))
+        if "{key}" in path:
+            path = path.replace("{key}", self.spare_key())
         if operation["operationId"] == "issue_ids":
             path += f"?nonce={secrets.token_hex(16)}"
+        if operation["operationId"] == "send_batch":
+            path += f"?batch={secrets.token_hex(16)}&round=1&size=1"
         body, headers = None, []
         content = operation.get("requestBody", {}).get("content", {})
         if "application/octet-stream" in content:
@@ -69,6 +75,11 @@ class World:
         scope = path.rpartition("/tokens")[0]
         where = f"{scope}/tokens" if scope.startswith("/v1/campaigns") else "/v1/tokens"
         return self.caller("POST", where, token=self.caller.admin, json_body={"role": "device"}).json["id"]
+
+    def spare_key(self):
+        """A key to be retired."""
+        spare, _ = (self.caller("POST", "/v1/keys", token=self.caller.admin).json for _ in range(2))
+        return spare["keys"][0]["id"]
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +111,8 @@ def test_roles_hold(world, method, path, operation):
     for (role, scope), token in world.tokens.items():
         answer = world.ask(method, path, operation, token)
         code = answer.code if answer.status >= 400 else None
-        assert code == expected(operation, role, scope), (role, scope, answer)
+        wanted = expected(operation, role, scope) or AFTERWARDS.get(operation["operationId"])
+        assert code == wanted, (role, scope, answer)
         cells += 1
     answer = world.ask(method, path, operation, None)
     if operation["security"]:
@@ -109,7 +121,7 @@ def test_roles_hold(world, method, path, operation):
             assert world.ask(method, path, operation, odd).code == "unknown-token"
     else:
         assert answer.status < 400
-    assert cells == 11
+    assert cells == 14
 
 
 def test_the_document_knows_every_endpoint():
@@ -119,7 +131,13 @@ def test_the_document_knows_every_endpoint():
 
 def test_an_operator_lets_in_only_those_below(world):
     path = f"/v1/campaigns/{world.here.id}/tokens"
-    for role, status in (("device", 201), ("analyst", 201), ("operator", 403), ("admin", 403)):
+    for role, status in (
+        ("device", 201),
+        ("analyst", 201),
+        ("relay", 201),
+        ("operator", 403),
+        ("admin", 403),
+    ):
         answer = world.caller("POST", path, token=world.tokens["operator", "here"], json_body={"role": role})
         assert answer.status == status
     above = next(

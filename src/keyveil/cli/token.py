@@ -30,7 +30,7 @@ def token() -> None:
 
 
 @token.command()
-@click.argument("role", type=click.Choice(["device", "analyst", "operator", "admin", "monitor"]))
+@click.argument("role", type=click.Choice(["device", "analyst", "operator", "admin", "monitor", "relay"]))
 @_campaign_option
 @click.option("--label", default="", help="A name for people.")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="At most so many a second.")

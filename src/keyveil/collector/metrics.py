@@ -48,6 +48,7 @@ class Metrics:
         self._lock = threading.Lock()
         self._reports: Counter[str] = Counter({"accepted": 0, "duplicate": 0})
         self._problems: Counter[str] = Counter()
+        self._sealed: Counter[str] = Counter()
         self._by_campaign: dict[str, Counter[str]] = {}
         self.commit, self.upload = Histogram(), Histogram()
         self._requests: dict[str, Histogram] = {}
@@ -59,6 +60,11 @@ class Metrics:
         """What became of reports."""
         with self._lock:
             self._reports.update(statuses)
+
+    def count_sealed(self, opened: int, refused: Mapping[str, int]) -> None:
+        """What became of reports that a relay brought, before they were looked at."""
+        with self._lock:
+            self._sealed.update({"opened": opened, **refused})
 
     def count_campaign(self, campaign: str, statuses: Mapping[str, int]) -> None:
         """What became of reports to one campaign."""
@@ -99,7 +105,7 @@ class Metrics:
     def text(self) -> str:
         """The page /metrics."""
         with self._lock:
-            reports, problems = dict(self._reports), dict(self._problems)
+            reports, problems, sealed = dict(self._reports), dict(self._problems), dict(self._sealed)
             campaigns = {id: dict(counts) for id, counts in self._by_campaign.items()}
             commit = self.commit.lines("keyveil_commit_seconds")
             upload = self.upload.lines("keyveil_upload_seconds")
@@ -122,6 +128,12 @@ class Metrics:
                 f'keyveil_campaign_reports_total{{campaign="{id[:12]}",status="{status}"}} {n}'
                 for id, counts in sorted(campaigns.items())
                 for status, n in sorted(counts.items())
+            ),
+            "# HELP keyveil_sealed_reports_total Reports that relays brought, by whether they opened.",
+            "# TYPE keyveil_sealed_reports_total counter",
+            *(
+                f'keyveil_sealed_reports_total{{status="{status}"}} {n}'
+                for status, n in sorted(sealed.items())
             ),
             "# HELP keyveil_refused_requests_total Requests refused as a whole, by code.",
             "# TYPE keyveil_refused_requests_total counter",

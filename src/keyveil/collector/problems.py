@@ -70,6 +70,9 @@ _ENTRIES: dict[str, Entry] = {
         "The campaign has not come to this round.",
         "See the campaign for the round that is open.",
     ),
+    "unknown-key": Entry(
+        404, "No such key", "No key of this collector has this id.", "List the keys to see their ids."
+    ),
     "unknown-token-id": Entry(
         404, "No such token", "No token of this scope has this id.", "List the tokens to see their ids."
     ),
@@ -162,6 +165,30 @@ _ENTRIES: dict[str, Entry] = {
         "No report was counted, so nothing can be said of any key.",
         "Wait for reports; `keyveil campaign show ID` says how many there are.",
     ),
+    "round-closed": Entry(
+        409,
+        "The round is over",
+        "It takes no more reports; nothing of this batch was counted.",
+        "Forward nothing more to this round.",
+    ),
+    "relay-required": Entry(
+        409,
+        "Reports come through a relay",
+        "This campaign promises that nobody here sees who sends what; what comes directly breaks that.",
+        "Seal the report and send it to the campaign's relay.",
+    ),
+    "not-relayed": Entry(
+        409,
+        "No relay carries this campaign",
+        "The campaign does not say that sealed reports may come through a relay.",
+        "Send reports directly.",
+    ),
+    "key-in-use": Entry(
+        409,
+        "Devices seal to this key",
+        "It is the newest one, and reports that are sealed to it are still to come.",
+        "Make another key first; retire this one when what was sealed to it has come.",
+    ),
     "not-embedded": Entry(
         409,
         "The store makes its own backups",
@@ -246,6 +273,8 @@ REPORT_CODES: Mapping[str, str] = MappingProxyType(
         Refusal.UNKNOWN_VERSION.value: "its version is not one that this collector reads",
         Refusal.NOT_CANONICAL.value: "no device sends these bytes",
         Refusal.WRONG_COHORT.value: "the index or hash is not the one that the report's id gives",
+        Refusal.NOT_SEALED.value: "it does not open, or is sealed for another round; a relay is not told",
+        Refusal.UNKNOWN_KEY.value: "it is sealed to a key that is not known, or was retired",
         Refusal.NOT_JSON.value: "the text is no JSON object of a report's fields",
     }
 )

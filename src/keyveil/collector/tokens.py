@@ -25,7 +25,7 @@ class Role(Enum):
 
     A device sends reports. An analyst reads releases, tallies and stored reports. An operator opens and
     closes, and makes tokens for devices and analysts. An admin does all but send. A monitor reads the
-    collector's own counters, and nothing of any campaign.
+    collector's own counters, and nothing of any campaign. A relay forwards batches of sealed reports.
     """
 
     DEVICE = "device"
@@ -33,15 +33,17 @@ class Role(Enum):
     OPERATOR = "operator"
     ADMIN = "admin"
     MONITOR = "monitor"
+    RELAY = "relay"
 
 
 ANALYSTS = frozenset({Role.ANALYST, Role.OPERATOR, Role.ADMIN})
 OPERATORS = frozenset({Role.OPERATOR, Role.ADMIN})
 ADMINS = frozenset({Role.ADMIN})
 DEVICES = frozenset({Role.DEVICE})
+RELAYS = frozenset({Role.RELAY})
 MONITORS = frozenset({Role.MONITOR, Role.OPERATOR, Role.ADMIN})
 # Whom an operator may let in.
-BELOW_OPERATOR = frozenset({Role.DEVICE, Role.ANALYST})
+BELOW_OPERATOR = frozenset({Role.DEVICE, Role.ANALYST, Role.RELAY})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from keyveil.collector.campaigns.messages import (
     Ids,
     NewCampaign,
 )
+from keyveil.collector.campaigns.opening import add_fresh
 from keyveil.collector.problems import Problem
 from keyveil.collector.tokens import Role, mint
 from keyveil.errors import KeyveilError, StoreError
@@ -55,6 +56,12 @@ class Campaigns:
             )
         if campaign.issues_ids and new.terms.uploads == "open":
             raise Problem("bad-request", "ids are issued to devices with a token: uploads must be token")
+        if campaign.is_relayed and new.terms.close_at_count is not None:
+            raise Problem(
+                "bad-request",
+                "what a relay holds back is not counted yet: rounds of a relayed campaign are closed by time "
+                "or by hand, at $.terms.close_at_count",
+            )
         try:
             first, stages = campaign.first_round(), campaign.protocol().stages()
             # What devices would refuse to read is not opened, nor what would be opened later.
@@ -78,6 +85,10 @@ class Campaigns:
                     tx.be_alone()
                     if tx.secret() is None:
                         tx.set_secret(secrets.token_bytes(32))
+                if campaign.is_relayed:
+                    tx.be_alone()
+                    if not tx.opening_keys():
+                        add_fresh(tx, actor=actor, now=now)
                 closes_at = None if new.terms.close_after is None else now + new.terms.close_after
                 tx.open_round(row.no, first, now=now, closes_at=closes_at)
                 tx.log(
@@ -128,7 +139,7 @@ class Campaigns:
             row = tx.campaign(id)
             rounds = tx.rounds(known.no)
         assert row is not None
-        asked = [self._context.cache.described(known, each) for each in rounds if each.closed_at is None]
+        is_open = next((each for each in rounds if each.closed_at is None), None)
         return CampaignView(
             id=id,
             campaign=known.campaign.canonical_json,
@@ -136,7 +147,8 @@ class Campaigns:
             state=self._context.state(known, row.finished_at),
             uploads=known.terms.uploads,
             ids="issued" if known.issues_ids else "own",
-            round=asked[0].fields() if asked else None,
+            round=None if is_open is None else self._context.cache.described(known, is_open).fields(),
+            closes_at=None if is_open is None else is_open.closes_at,
         )
 
     def list(self, only: str | None) -> CampaignList:

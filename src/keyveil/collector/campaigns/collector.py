@@ -2,6 +2,7 @@
 
     access       who asks: tokens and the log of acts
     campaigns    created once, never changed
+    opening      the keys of sealed reports
     running      rounds, and how they end
     outcomes     what a campaign found
     readout      tallies, releases, results
@@ -20,6 +21,7 @@ from typing import BinaryIO
 from keyveil.collector.campaigns.access import Access
 from keyveil.collector.campaigns.campaigns import Campaigns
 from keyveil.collector.campaigns.context import Context
+from keyveil.collector.campaigns.opening import Opening
 from keyveil.collector.campaigns.outcomes import Outcomes
 from keyveil.collector.campaigns.readout import ReadOut
 from keyveil.collector.campaigns.running import Running
@@ -46,6 +48,7 @@ class Collector(Context):
         if store.migrated is not None:
             self.log.event("store-migrated", **{"from": store.migrated.start, "to": store.migrated.end})
         self.access, self.campaigns = Access(self), Campaigns(self)
+        self.opening = Opening(self)
         self.running, self.reports = Running(self), StoredReports(self)
         self.readout = ReadOut(self, Outcomes(self))
 

@@ -15,7 +15,7 @@ CampaignId = Annotated[
 # One line that may be shown anywhere: no control characters.
 Line = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Seconds = Annotated[float, msgspec.Meta(description="Seconds since 1970-01-01 UTC.")]
-RoleName = Literal["device", "analyst", "operator", "admin", "monitor"]
+RoleName = Literal["device", "analyst", "operator", "admin", "monitor", "relay"]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,6 +56,8 @@ class CampaignView(Message, frozen=True):
 
     With the campaign's text in place of the id it is the description that a device reads.
     """
+    closes_at: Seconds | None
+    """When the open round ends by time; null if it ends otherwise, or none is open."""
 
 
 class CampaignLine(Message, frozen=True):
@@ -196,6 +198,30 @@ class Examination(Message, frozen=True):
     """Keys that the tests which raise the alarm point at."""
     tests: list[Oddity]
     damaged_blocks: int
+
+
+class KeyView(Message, frozen=True):
+    """A public key, to which reports are sealed."""
+
+    id: str
+    """The first eight bytes of its SHA-256, in hexadecimal."""
+    public: str
+    """Its 32 bytes, in hexadecimal."""
+    made_at: Seconds
+
+
+class KeyList(Message, frozen=True):
+    """Public keys, the newest first: devices seal to that one."""
+
+    suite: str
+    keys: list[KeyView]
+
+
+class BatchTaken(Message, frozen=True):
+    """Part of a relay's batch is dealt with: the same answer to a repeat, whatever became of each report."""
+
+    batch: str
+    part: int
 
 
 class Ids(Message, frozen=True):

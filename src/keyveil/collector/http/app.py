@@ -207,9 +207,10 @@ class Application:
             campaign=campaign,
             round=_round(request.path_params.get("round", "0")),
             token=request.path_params.get("token", ""),
+            key=request.path_params.get("key", ""),
             credential=credential,
             query=_query(endpoint, request.url.query),
-            body=await self._body(endpoint, request),
+            body=None if endpoint.takes_bytes else await self._body(endpoint, request),
         )
 
     async def _credential(self, endpoint: Endpoint, request: Request) -> Credential:

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.responses import Response
 
+from keyveil.campaign import LARGEST_BATCH
 from keyveil.collector.campaigns import messages as m
 from keyveil.collector.campaigns.changes import Comparison
 from keyveil.collector.campaigns.readout import RELEASE_TYPES
 from keyveil.collector.campaigns.stored_reports import REPORT_TYPES
 from keyveil.collector.http import handlers
 from keyveil.collector.http.openapi import JSON
-from keyveil.collector.tokens import ADMINS, ANALYSTS, DEVICES, MONITORS, OPERATORS, Role
+from keyveil.collector.tokens import ADMINS, ANALYSTS, DEVICES, MONITORS, OPERATORS, RELAYS, Role
+from keyveil.collector.writing.upload import FRAMED
 from keyveil.dashboard.planning import PlanAnswer, PlanQuestion
 from keyveil.dashboard.privacy import Promise
 from keyveil.dashboard.reach import Reach
@@ -55,6 +57,8 @@ class Endpoint:
     scope: Scope = Scope.CAMPAIGN
     takes: Mapping[str, Any] = field(default_factory=dict)
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    takes_bytes: bool = False
+    """Whether the handler reads the body itself, as bytes."""
     problems: tuple[str, ...] = ()
     status: int = 200
     is_for_pages: bool = False
@@ -192,8 +196,70 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             "store-unavailable",
             "stopping",
             "campaign-damaged",
+            "relay-required",
         ),
         is_for_pages=True,
+    ),
+    Endpoint(
+        handler=handlers.send_batch,
+        method="POST",
+        path=f"{_CAMPAIGN}/batches",
+        summary="Part of a batch of sealed reports, from a relay; the same part again changes nothing.",
+        roles=RELAYS,
+        query={
+            "batch": {"type": "string", "maxLength": 32},
+            "round": {"type": "integer", "minimum": 1, "maximum": 65_535},
+            "size": {"type": "integer", "minimum": 1, "maximum": LARGEST_BATCH},
+            "part": {"type": "integer", "minimum": 0, "maximum": LARGEST_BATCH, "default": 0},
+            "parts": {"type": "integer", "minimum": 1, "maximum": LARGEST_BATCH, "default": 1},
+        },
+        takes={FRAMED: None},
+        takes_bytes=True,
+        answers={JSON: m.BatchTaken},
+        problems=(
+            "unknown-campaign",
+            "not-relayed",
+            "round-closed",
+            "bad-request",
+            "bad-batch",
+            "too-large",
+            "unsupported-type",
+            "campaign-expired",
+            "rate-limited",
+            "overloaded",
+            "store-unavailable",
+            "stopping",
+            "campaign-damaged",
+        ),
+    ),
+    Endpoint(
+        handler=handlers.list_keys,
+        method="GET",
+        path="/v1/keys",
+        summary="The public keys to which reports are sealed, the newest first.",
+        answers={JSON: m.KeyList},
+        is_for_pages=True,
+    ),
+    Endpoint(
+        handler=handlers.make_key,
+        method="POST",
+        path="/v1/keys",
+        summary="Another key, to which devices seal from now on; older ones still open.",
+        roles=ADMINS,
+        scope=Scope.COLLECTOR,
+        answers={JSON: m.KeyList},
+        status=201,
+    ),
+    Endpoint(
+        handler=handlers.retire_key,
+        method="DELETE",
+        path="/v1/keys/{key}",
+        summary="The key opens nothing from now on.",
+        roles=ADMINS,
+        scope=Scope.COLLECTOR,
+        answers={},
+        problems=("unknown-key", "key-in-use"),
+        status=204,
     ),
     Endpoint(
         handler=handlers.list_rounds,

@@ -25,6 +25,7 @@ from keyveil.collector.problems import Problem
 from keyveil.collector.store.base import NotEmbeddedError
 from keyveil.collector.strict import convert
 from keyveil.collector.tokens import Credential
+from keyveil.collector.writing.batches import read_batch_query
 from keyveil.dashboard.assets import HEADERS, assets
 from keyveil.dashboard.planning import PlanQuestion
 from keyveil.dashboard.planning import answer as planned
@@ -47,6 +48,7 @@ class AdmittedRequest:
     campaign: str
     round: int
     token: str
+    key: str
     credential: Credential | None
     query: dict[str, str]
     body: Any
@@ -160,6 +162,29 @@ async def compare_campaign(app: Application, asked: AdmittedRequest) -> Response
 async def send_reports(app: Application, asked: AdmittedRequest) -> Response:
     """Uploads are the intake's; an address that only looks like one leads nowhere."""
     raise Problem("unknown-campaign")
+
+
+async def send_batch(app: Application, asked: AdmittedRequest) -> Response:
+    """Part of a relay's batch."""
+    batch = read_batch_query(asked.query)
+    await app.intake.take_batch(asked.request, asked.actor, asked.campaign, batch)
+    return reply(m.BatchTaken(batch=batch.id, part=int(asked.query["part"])))
+
+
+async def list_keys(app: Application, _: AdmittedRequest) -> Response:
+    """The public keys to which reports are sealed."""
+    return reply(await app.work(app.collector.opening.list))
+
+
+async def make_key(app: Application, asked: AdmittedRequest) -> Response:
+    """Another key."""
+    return reply(await app.work(app.collector.opening.make, asked.actor.id), 201)
+
+
+async def retire_key(app: Application, asked: AdmittedRequest) -> Response:
+    """A key opens nothing from now on."""
+    await app.work(app.collector.opening.retire, asked.actor.id, asked.key)
+    return Response(status_code=204)
 
 
 async def list_rounds(app: Application, asked: AdmittedRequest) -> Response:

@@ -17,16 +17,20 @@ from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
+from starlette.requests import ClientDisconnect, Request
 
+from keyveil.campaign import REQUIRED
 from keyveil.collector.campaigns.cache import StoredCampaign
 from keyveil.collector.campaigns.collector import Collector
 from keyveil.collector.http.limits import Budget, Rates
-from keyveil.collector.problems import Problem
+from keyveil.collector.problems import ROUND_CLOSED, Problem
 from keyveil.collector.tokens import Credential, Role, bearer, is_repeated
+from keyveil.collector.writing.batches import open_batch
 from keyveil.collector.writing.fair_queue import Sender
 from keyveil.collector.writing.upload import (
     FRAMED,
     JSON,
+    Batch,
     Upload,
     expand,
     expanded_size,
@@ -108,6 +112,40 @@ class Intake:
     def close(self) -> None:
         """Take nothing more apart."""
         self._decoder.shutdown()
+
+    # --- from relays ---
+
+    async def take_batch(self, request: Request, credential: Credential, campaign: str, batch: Batch) -> None:
+        """Part of a batch is counted, or refused whole; what became of single reports is not said."""
+        known = await self._work(self._collector.known, campaign)
+        headers = dict(request.scope["headers"])
+        if not known.campaign.is_relayed:
+            raise Problem("not-relayed")
+        if headers.get(b"content-type", _FRAMED) != _FRAMED or _is_packed(headers):
+            raise Problem("unsupported-type", f"expected {FRAMED}")
+        self._check_time(known)
+        self._check_room()
+        room = _Room(self, _address(request.scope))
+        room.sender = Sender(room.sender.address, credential.id)
+        try:
+            body = await self._body(headers, request.receive, self._largest, room)
+            named = self._named(known, credential)
+            turn = self._turn(room.sender)
+            async with turn:
+                opened = await self._apart(
+                    lambda: open_batch(body, batch, keys=self._collector.opening.find, **named)
+                )
+            self._collector.metrics.count_sealed(opened.upload.n_reports, opened.refused)
+            self._charge(credential, opened.upload)
+            await self._writer.put(room.sender, opened.upload)
+            if opened.upload.problem is not None:
+                raise without_frames(opened.upload.problem)
+            if ROUND_CLOSED in (opened.upload.statuses or ()):
+                raise Problem("round-closed")
+        except Disconnected:
+            raise ClientDisconnect from None
+        finally:
+            room.give()
 
     # --- without waiting ---
 
@@ -233,13 +271,20 @@ class Intake:
 
     async def _in_turn(self, sender: Sender, read: Callable[[], Upload]) -> Upload:
         """Take a body apart away from the event loop, one of a sender at a time."""
+        turn = self._turn(sender)
+        async with turn:
+            return await self._apart(read)
+
+    def _turn(self, sender: Sender) -> asyncio.Lock:
         turn = self._turns.get(sender)
         if turn is None:
             turn = self._turns[sender] = asyncio.Lock()
-        async with turn:
-            return await asyncio.get_running_loop().run_in_executor(self._decoder, self._considerately, read)
+        return turn
 
-    def _considerately(self, read: Callable[[], Upload]) -> Upload:
+    async def _apart(self, read: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._decoder, self._considerately, read)
+
+    def _considerately(self, read: Callable[[], T]) -> T:
         """Take a body apart, then rest if others wait: it holds the interpreter's lock, which all need."""
         started = time.perf_counter()
         try:
@@ -265,6 +310,8 @@ class Intake:
             self._check(credential, known)
         elif known.terms.uploads != "open":
             raise Problem("no-token")
+        if known.campaign.relay == REQUIRED:
+            raise Problem("relay-required")
         self._check_time(known)
         kind = headers.get(b"content-type", _FRAMED)
         if kind != _FRAMED:

@@ -20,6 +20,7 @@ _PARAMETERS: dict[str, dict[str, Any]] = {
     "campaign": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
     "round": {"type": "integer", "minimum": 1, "maximum": 65535},
     "token": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
+    "key": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
 }
 # What may be wrong with any request that needs a token, and with any request at all.
 _TOKEN_PROBLEMS = ("no-token", "unknown-token", "forbidden", "other-campaign", "rate-limited")

@@ -82,7 +82,7 @@ class CrossOrigin:
             # Nobody is named, and nothing is brought: whoever asks too often waits.
             scope[FRUITLESS] = True
             await _answer_preflight(send, methods, self._origins.headers(scope["headers"]))
-        elif methods:
+        elif scope.get("method") in methods:
             added = self._origins.headers(scope["headers"])
             await self._application(scope, receive, _adding(added, send))
         else:

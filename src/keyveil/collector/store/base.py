@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from keyveil.collector.store.runs import IdHash, Ids
 
 # What `migrations` brings every older store to.
-SCHEMA = 5
+SCHEMA = 6
 
 
 class NotEmbeddedError(StoreError):
@@ -82,6 +82,25 @@ class OutcomeRow:
 
     version: int
     body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRow:
+    """A batch that a relay forwarded: how many reports it said it has, and how many of them were counted."""
+
+    round: int
+    id: str
+    size: int
+    counted: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpeningKeyRow:
+    """A private key to whose public half reports are sealed; `id` follows from the key."""
+
+    id: str
+    private: bytes
+    made_at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +194,12 @@ class Reading(Protocol):
     def secret(self) -> bytes | None:
         """What issued ids are made with, once there is one."""
 
+    def batches(self, campaign: int) -> list[BatchRow]:
+        """What relays have forwarded to a campaign, by round."""
+
+    def opening_keys(self) -> list[OpeningKeyRow]:
+        """The keys that open sealed reports, the newest first."""
+
 
 class Writing(Reading, Protocol):
     """What can be changed, all or nothing."""
@@ -223,6 +248,15 @@ class Writing(Reading, Protocol):
 
     def set_secret(self, secret: bytes) -> None:
         """Keep what issued ids are made with; only where there is none."""
+
+    def add_batch(self, campaign: int, batch: BatchRow) -> None:
+        """A batch, or some more that was counted of one."""
+
+    def add_opening_key(self, key: OpeningKeyRow) -> None:
+        """Another key, to which reports are sealed from now on."""
+
+    def drop_opening_key(self, id: str) -> None:
+        """A key that opens nothing from now on."""
 
     def drop_reports(self, campaign: int, round: int, now: float) -> None:
         """Forget the bytes of a closed round's reports; ids and tally stay."""

@@ -8,6 +8,7 @@
     4   the tree `ids` is cut into `runs` and `run_pages`, found by a hash with a key of the store's own; the
         shared store has `recent_ids` for those that are not in runs yet
     5   the shared store has `recent_tallies`, what groups add to tallies; the embedded one is as it was
+    6   `batches` that relays forwarded, and `opening_keys` of what they carry
 
 A store of schema 2 says "1" of itself too: its tables tell. All steps run in the transaction that writes
 the new number, so a store is of one schema or of another, whenever the process dies. What a step does
@@ -120,6 +121,18 @@ def _in_tree(tx: SqlTransaction, campaign: int, round_: int) -> Iterator[Ids]:
     yield rows_of(b"".join(waiting))
 
 
+def _add_relays(tx: SqlTransaction, *, number: str, blob: str, real: str, serial: str) -> None:
+    """In the words of either store."""
+    tx._run(
+        f"create table batches (campaign {number} not null, round {number} not null, id text not null, "
+        f"size {number} not null, counted {number} not null, primary key (campaign, round, id))"
+    )
+    tx._run(
+        f"create table opening_keys (no {serial}, id text not null unique, private {blob} not null, "
+        f"made_at {real} not null)"
+    )
+
+
 # --- the embedded store ---
 
 
@@ -194,6 +207,10 @@ def _embedded_4_to_5(_: SqlTransaction) -> None:
     """The number alone is new: both stores count the same schemas."""
 
 
+def _embedded_5_to_6(tx: SqlTransaction) -> None:
+    _add_relays(tx, number="integer", blob="blob", real="real", serial="integer primary key autoincrement")
+
+
 # --- the shared store ---
 
 
@@ -230,15 +247,22 @@ def _shared_4_to_5(tx: SqlTransaction) -> None:
     tx._run("alter table recent_tallies alter column cells set storage external")
 
 
+def _shared_5_to_6(tx: SqlTransaction) -> None:
+    serial = "bigint generated always as identity primary key"
+    _add_relays(tx, number="bigint", blob="bytea", real="double precision", serial=serial)
+
+
 EMBEDDED: Mapping[int, Step] = {
     1: _embedded_1_to_2,
     2: _embedded_2_to_3,
     3: _embedded_3_to_4,
     4: _embedded_4_to_5,
+    5: _embedded_5_to_6,
 }
 SHARED: Mapping[int, Step] = {
     1: _shared_1_to_2,
     2: _shared_2_to_3,
     3: _shared_3_to_4,
     4: _shared_4_to_5,
+    5: _shared_5_to_6,
 }

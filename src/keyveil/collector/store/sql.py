@@ -6,7 +6,16 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from keyveil.collector.store.base import Act, CampaignRow, OutcomeRow, ReportBlock, RoundRow, TallyRow
+from keyveil.collector.store.base import (
+    Act,
+    BatchRow,
+    CampaignRow,
+    OpeningKeyRow,
+    OutcomeRow,
+    ReportBlock,
+    RoundRow,
+    TallyRow,
+)
 from keyveil.collector.store.cells import pack
 from keyveil.collector.tokens import Credential, Role
 from keyveil.rounds import Round
@@ -31,6 +40,10 @@ TABLES = (
     """create table acts (no {serial}, at {real} not null, token text not null, act text not null,
     campaign text not null, detail text not null)""",
     "create table outcomes (campaign {number} primary key, version {number} not null, body {blob} not null)",
+    """create table batches (campaign {number} not null, round {number} not null, id text not null,
+    size {number} not null, counted {number} not null, primary key (campaign, round, id))""",
+    """create table opening_keys (no {serial}, id text not null unique, private {blob} not null,
+    made_at {real} not null)""",
 )
 
 _CAMPAIGN = "no, id, config, terms, label, created_at, finished_at, quarantined"
@@ -150,6 +163,22 @@ class SqlTransaction:
         rows = self._all("select value from store where name = 'secret'")
         return bytes.fromhex(rows[0][0]) if rows else None
 
+    def batches(self, campaign: int) -> list[BatchRow]:
+        """What relays have forwarded to a campaign, by round."""
+        rows = self._all(
+            "select round, id, size, counted from batches where campaign = ? order by round, id", (campaign,)
+        )
+        return [
+            BatchRow(round=round_, id=id, size=size, counted=counted) for round_, id, size, counted in rows
+        ]
+
+    def opening_keys(self) -> list[OpeningKeyRow]:
+        """The keys that open sealed reports, the newest first."""
+        rows = self._all("select id, private, made_at from opening_keys order by no desc")
+        return [
+            OpeningKeyRow(id=id, private=bytes(private), made_at=made_at) for id, private, made_at in rows
+        ]
+
     # --- writing ---
 
     def probe(self) -> None:
@@ -211,6 +240,25 @@ class SqlTransaction:
             "insert into blocks (campaign, round, length, crc, reports) values (?, ?, ?, ?, ?)",
             (campaign, round, length, zlib.crc32(reports), reports),
         )
+
+    def add_batch(self, campaign: int, batch: BatchRow) -> None:
+        """A batch, or some more that was counted of one."""
+        self._run(
+            "insert into batches (campaign, round, id, size, counted) values (?, ?, ?, ?, ?) on conflict "
+            "(campaign, round, id) do update set counted = batches.counted + excluded.counted",
+            (campaign, batch.round, batch.id, batch.size, batch.counted),
+        )
+
+    def add_opening_key(self, key: OpeningKeyRow) -> None:
+        """Another key, to which reports are sealed from now on."""
+        self._run(
+            "insert into opening_keys (id, private, made_at) values (?, ?, ?)",
+            (key.id, key.private, key.made_at),
+        )
+
+    def drop_opening_key(self, id: str) -> None:
+        """A key that opens nothing from now on."""
+        self._run("delete from opening_keys where id = ?", (id,))
 
     def _set_tally(self, campaign: int, round: int, tally: Tally) -> None:
         self._run(

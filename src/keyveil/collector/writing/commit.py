@@ -17,7 +17,7 @@ from keyveil.batch.stream import Bytes
 from keyveil.collector.campaigns.cache import CampaignCache, RoundGrowth, StoredCampaign
 from keyveil.collector.campaigns.ids import is_issued
 from keyveil.collector.problems import NOT_ISSUED, ROUND_CLOSED, Problem
-from keyveil.collector.store.base import Store, Writing
+from keyveil.collector.store.base import BatchRow, Store, Writing
 from keyveil.collector.store.runs import ids_in
 from keyveil.collector.writing.upload import Upload, UploadPart
 from keyveil.errors import Refusal
@@ -92,7 +92,17 @@ def _commit_campaign(
     if asked is None or not fitting:
         return []
     secret = cache.secret(tx, known) if known.issues_ids else None
-    return _count(tx, known, asked, fitting, secret)
+    grown = _count(tx, known, asked, fitting, secret)
+    _note_batches(tx, known, asked, [upload for upload, _ in fitting])
+    return grown
+
+
+def _note_batches(tx: Writing, known: StoredCampaign, asked: Round, uploads: list[Upload]) -> None:
+    """How many reports of each batch were counted, in the transaction that counts them."""
+    for upload in uploads:
+        if upload.batch is not None and upload.batch.round == asked.number:
+            id, round_, size = upload.batch
+            tx.add_batch(known.no, BatchRow(round=round_, id=id, size=size, counted=upload.n_accepted))
 
 
 def _refuse(

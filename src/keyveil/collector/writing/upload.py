@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,14 @@ _FIRST_ROUND = _FRAME.size + _BEFORE_ROUND
 _BEFORE_ID = HEADER_BYTES - REPORT_ID_BYTES
 # Rounds, and lengths, that one upload may name: each costs the writer a look. A device knows of one.
 _MOST_PARTS = 64
+
+
+class Batch(NamedTuple):
+    """What a relay says of a batch: its id, the round that it answers, how many reports it has in all."""
+
+    id: str
+    round: int
+    size: int
 
 
 @dataclass(slots=True)
@@ -60,6 +68,8 @@ class Upload:
     """A status a report; None while, or because, all are accepted."""
     read: list[str] | None = None
     """The statuses as they were before the writer had the upload."""
+    batch: Batch | None = None
+    """The relay's batch that it is a part of."""
     problem: Problem | None = None
     done: Any = field(default=None, repr=False)
     """The future that somebody waits for."""
@@ -100,7 +110,14 @@ class Upload:
         at = part.places[some]
         reports = part.reports[some.start * part.length : some.stop * part.length]
         inside = UploadPart(part.round, part.length, reports, range(len(at)))
-        return Upload(self.campaign, self.token, len(at), [inside], len(reports), whole=self, at=at)
+        return Upload(
+            self.campaign, self.token, len(at), [inside], len(reports), batch=self.batch, whole=self, at=at
+        )
+
+    @property
+    def n_accepted(self) -> int:
+        """How many of its reports are counted, as far as is known."""
+        return self.n_reports if self.statuses is None else self.statuses.count("accepted")
 
     def put_statuses(self, places: Sequence[int], statuses: list[str]) -> None:
         """What became of some reports, each."""
