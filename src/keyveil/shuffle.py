@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +46,8 @@ DELTA = 1e-6
 
 # Chance that is given away outside the ranges that are summed; it is added to delta.
 _CUT = 1e-15
+# Local epsilons are looked for in steps of this part of one.
+_STEPS = 64
 # The search ends when epsilon is known to this part of itself; the upper end is returned.
 _PRECISION = 1e-5
 
@@ -86,6 +89,50 @@ def shuffled(mechanism: Mechanism, users: int, delta: float = DELTA) -> Shuffled
         by_clones=by_clones(local, users, delta),
         by_blanket=blanket,
     )
+
+
+def largest_local(
+    build: Callable[[float], Mechanism],
+    users: int,
+    central: float,
+    delta: float = DELTA,
+    at_most: float = 10,
+) -> float | None:
+    """The largest multiple of 1/64 up to `at_most` at which what remains is at most `central`; often none.
+
+    By halving: a larger epsilon is taken to leave more. What is returned was checked itself, whatever
+    the bounds do in between.
+
+    >>> from keyveil.mechanisms import build
+    >>> largest_local(lambda epsilon: build("kvue", epsilon, n_keys=9), 10_000, 0.5, 1e-8)
+    3.328125
+    """
+    if not central > 0:
+        raise BudgetError(f"the central epsilon must be positive, got {central:g}")
+
+    def holds(steps: int) -> bool:
+        return shuffled(build(steps / _STEPS), users, delta).best <= central
+
+    fits, fails = 0, math.floor(Fraction(at_most) * _STEPS) + 1
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        fits, fails = (middle, fails) if holds(middle) else (fits, middle)
+    return fits / _STEPS if fits else None
+
+
+def hiding(batch: int, honest: float) -> int:
+    """How many honest reports a batch holds, the one that hides among them: floor(batch * honest).
+
+    The share is the decimal number that it is written as: 0.29 of 100 is 29, though the nearest float
+    lies below it. The one that hides is counted as one of the honest, never beside them, so the bounds
+    count one fewer other.
+
+    >>> hiding(100, 0.29), hiding(105_508, 0.5)
+    (29, 52754)
+    """
+    if batch < 0 or not 0 <= honest <= 1:
+        raise BudgetError(f"expected a batch and a share between 0 and 1, got {batch} and {honest:g}")
+    return math.floor(batch * Fraction(str(honest)))
 
 
 def closed_form(local: float, users: int, delta: float = DELTA) -> float | None:

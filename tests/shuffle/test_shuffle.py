@@ -15,6 +15,8 @@ from keyveil.shuffle import (
     by_clones,
     clones_delta,
     closed_form,
+    hiding,
+    largest_local,
     shuffled,
 )
 from keyveil.simulate import insecure_generator
@@ -115,3 +117,36 @@ def test_nonsense_is_refused_in_a_sentence(users, delta):
         closed_form(1.0, users, delta)
     with pytest.raises(BudgetError, match="local epsilon"):
         by_clones(0.0, 100)
+
+
+@pytest.mark.parametrize(
+    ("batch", "honest", "hidden"),
+    [
+        (100, 0.29, 29),
+        (100, 0.57, 57),
+        (105_508, 0.5, 52_754),
+        (7, 0.5, 3),
+        (10**15 + 3, 1.0, 10**15 + 3),
+        (9, 0, 0),
+    ],
+)
+def test_a_share_is_the_decimal_that_is_written(batch, honest, hidden):
+    assert hiding(batch, honest) == hidden
+
+
+@pytest.mark.parametrize(("batch", "honest"), [(-1, 0.5), (10, -0.1), (10, 1.01), (10, math.nan)])
+def test_no_share_of_a_batch(batch, honest):
+    with pytest.raises(BudgetError, match="share"):
+        hiding(batch, honest)
+
+
+@pytest.mark.parametrize("name", ["bucket", "kvue"])
+def test_the_largest_local_epsilon_fits_and_the_next_does_not(name):
+    def made(epsilon):
+        return build(name, epsilon, n_keys=50)
+
+    found = largest_local(made, 20_000, 0.5, 1e-8)
+    assert found * 64 == int(found * 64)
+    assert shuffled(made(found), 20_000, 1e-8).best <= 0.5 < shuffled(made(found + 1 / 64), 20_000, 1e-8).best
+    assert largest_local(made, 20_000, 0.5, 1e-8, at_most=1.99) == 1.984375
+    assert largest_local(made, 10, 0.001, 1e-8) is None
