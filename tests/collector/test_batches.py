@@ -11,6 +11,7 @@ from keyveil.client import Reporter
 from keyveil.collector.settings import Settings
 from keyveil.report import Envelope
 from keyveil.sealing import OpeningKey, SealingKey
+from keyveil.shuffle import shuffled
 
 
 @pytest.fixture
@@ -207,3 +208,63 @@ def test_the_view_says_when_the_open_round_ends(caller, campaign):
     assert view["closes_at"] == caller.clock() + 600
     device = Reporter(campaign)
     assert device.report({}, {**view["round"], "campaign": view["campaign"]})
+
+
+# --- what the release and the label say of it ---
+
+PROMISE = {"batch": 40, "central_epsilon": 0.9, "delta": 1e-4, "epsilon": 1.0, "pairs_per_user": 1}
+
+
+def released(caller, campaign):
+    """The metadata of the release as it is now."""
+    answer = caller("GET", f"/v1/campaigns/{campaign.id}/release", token=caller.admin)
+    return answer.json["metadata"]["central"]
+
+
+def test_the_release_says_what_the_smallest_batch_leaves(caller):
+    campaign = relayed(make_question, **PROMISE)
+    caller.create(campaign)
+    relay = TestRelay(caller, campaign)
+    for count in (50, 40):
+        assert relay.bring(relay.seal(answers(campaign, None, count))).status == 200
+    central = released(caller, campaign)
+    assert central["epsilon"] == shuffled(campaign.build(), 20, 1e-4).best
+    assert (central["delta"], central["honest"], central["smallest_batch"]) == (1e-4, 0.5, {"1": 40})
+    label = caller("GET", f"/v1/campaigns/{campaign.id}/privacy").json
+    assert label["central"]["seen"] == central
+    assert label["central"]["promised"]["epsilon"] == central["epsilon"]
+    assert central["words"] in label["words"]
+    # Half of the next batch came before: so few are new that nobody hides among them.
+    repeated = relay.seal(answers(campaign, None, 30))
+    assert relay.bring(repeated).status == 200
+    central = released(caller, campaign)
+    assert central["epsilon"] is None
+    assert "a batch of round 1 had 30 reports that count, fewer than 40" in central["words"]
+
+
+def test_a_batch_that_was_all_known_before_exposes_nobody(caller):
+    campaign = relayed(make_question, **PROMISE)
+    caller.create(campaign)
+    relay, reports = TestRelay(caller, campaign), answers(campaign, None, 40)
+    for _ in range(2):
+        assert relay.bring(relay.seal(reports)).status == 200
+    assert released(caller, campaign)["smallest_batch"] == {"1": 40}
+
+
+def test_a_report_that_came_directly_leaves_nothing_central(caller):
+    campaign = relayed(make_question, relay="allowed", batch=10)
+    token = caller.create(campaign)["device_token"]
+    relay = TestRelay(caller, campaign)
+    assert relay.bring(relay.seal(answers(campaign, None, 20))).status == 200
+    assert released(caller, campaign)["epsilon"] is not None
+    assert caller.send(campaign, make_reports(campaign, 1), token=token) == ["accepted"]
+    assert "1 reports to round 1 came in no batch" in released(caller, campaign)["words"]
+
+
+def test_without_a_relay_nothing_central_is_said(caller):
+    campaign = make_question()
+    token = caller.create(campaign)["device_token"]
+    caller.send(campaign, make_reports(campaign, 1), token=token)
+    answer = caller("GET", f"/v1/campaigns/{campaign.id}/release", token=caller.admin)
+    assert "central" not in answer.json["metadata"]
+    assert caller("GET", f"/v1/campaigns/{campaign.id}/privacy").json["central"] is None

@@ -1,6 +1,7 @@
 """Exact certificates from the kernel; black-box lower bounds from draws of the sampler."""
 
 from keyveil.audit.blackbox import Trial, epsilon_lower_bound, try_out
+from keyveil.audit.central import CentralLoss, SeenRound, central_loss, promised_loss
 from keyveil.audit.exact import (
     Certificate,
     certify,
@@ -12,9 +13,12 @@ from keyveil.audit.exact import (
 from keyveil.audit.protocols import ProtocolCertificate, certify_protocol
 
 __all__ = [
+    "CentralLoss",
     "Certificate",
     "ProtocolCertificate",
+    "SeenRound",
     "Trial",
+    "central_loss",
     "certify",
     "certify_protocol",
     "closed_form_loss",
@@ -22,5 +26,6 @@ __all__ = [
     "enumeration_size",
     "epsilon_lower_bound",
     "extreme_records",
+    "promised_loss",
     "try_out",
 ]

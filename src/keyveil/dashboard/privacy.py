@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from keyveil.audit import Certificate, ProtocolCertificate, certify_protocol
-from keyveil.campaign import Campaign
+from keyveil.audit import CentralLoss, Certificate, ProtocolCertificate, certify_protocol, promised_loss
+from keyveil.campaign import REQUIRED, Campaign
 from keyveil.client import Caps
 from keyveil.client.explain import percent
 from keyveil.domain import Record
@@ -66,11 +66,11 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     worst_pair: WorstPair
     guess_before: str
     guess_after: str
-    epsilon_per_campaign_at_most: float
     epsilon_lifetime_at_most: float
-    guess_after_campaign: str
     guess_after_lifetime: str
     words: list[str]
+    central: dict[str, Any] | None
+    """What a relay adds: promised, and as the batches were that have come (`central_fields`)."""
 
 
 @lru_cache(maxsize=64)
@@ -99,12 +99,41 @@ def promise(campaign: Campaign) -> Promise:
         worst_pair=_worst_pair(campaign, certificate),
         guess_before="50 %",
         guess_after=_after(exact),
-        epsilon_per_campaign_at_most=max(exact, caps.campaign),
         epsilon_lifetime_at_most=caps.lifetime,
-        guess_after_campaign=_after(max(exact, caps.campaign)),
         guess_after_lifetime=_after(caps.lifetime),
         words=_words(campaign, exact, caps),
+        central=_promised(campaign, [stage for stage, _ in certificate.stages]),
     )
+
+
+def with_batches(label: Promise, seen: CentralLoss | None) -> Promise:
+    """The label of a relayed campaign with what is so by the batches that have come."""
+    if seen is None or label.central is None:
+        return label
+    central = {**label.central, "seen": central_fields(seen)}
+    return msgspec.structs.replace(label, central=central, words=[*label.words, seen.words])
+
+
+def central_fields(loss: CentralLoss) -> dict[str, Any]:
+    """A central loss as JSON has it."""
+    return {
+        "epsilon": loss.epsilon,
+        "delta": loss.delta,
+        "honest": loss.honest,
+        "smallest_batch": {str(number): size for number, size in loss.smallest.items()},
+        "words": loss.words,
+    }
+
+
+def _promised(campaign: Campaign, stages: list[Round]) -> dict[str, Any] | None:
+    """What batches that are just large enough leave; nothing where reports may come directly."""
+    if not campaign.is_relayed:
+        return None
+    said = {"relay": campaign.relay, "epsilon": campaign.central_epsilon, "batch": campaign.batch}
+    return {
+        **said,
+        "promised": central_fields(promised_loss(campaign, stages)) if campaign.relay == REQUIRED else None,
+    }
 
 
 def _words(campaign: Campaign, exact: float, caps: Caps) -> list[str]:
@@ -113,15 +142,24 @@ def _words(campaign: Campaign, exact: float, caps: Caps) -> list[str]:
         f"What a person holds never leaves their device. {sent} does, as long for everybody.",
         f"Somebody who thinks it as likely as not that a person holds something, and then sees the report, "
         f"is right at most {_after(exact)} of the time: whatever else they know, however long they compute.",
-        "Asking the same again learns nothing new: a device repeats its answer while what it holds stays the "
-        "same.",
-        f"What a person holds may change, and a changed answer is paid for again: up to epsilon "
-        f"{max(exact, caps.campaign):g} for this campaign ({_after(max(exact, caps.campaign))}) and "
-        f"{caps.lifetime:g} for all campaigns ever ({_after(caps.lifetime)}), unless the device's owner set "
-        "other caps. No campaign can raise them.",
+        "A device answers once: asked again it sends the same bytes, without a look at what is held by then.",
+        f"All campaigns together may learn at most epsilon {caps.lifetime:g} of a person "
+        f"({_after(caps.lifetime)}), and one at most {caps.campaign:g}, unless the device's owner set other "
+        "caps. No campaign can raise them.",
         f"It ends on {campaign.expires}." if campaign.expires else "It has no end.",
-        "Not hidden: that a device took part, when it sent, and from which address.",
+        _hidden(campaign),
     ]
+
+
+def _hidden(campaign: Campaign) -> str:
+    """Who sees where a report comes from."""
+    if campaign.relay == REQUIRED:
+        return (
+            "Reports come sealed, through a relay: it sees addresses and times and cannot read a report; the "
+            "collector reads reports in batches and sees no address, time or order. Not hidden: that a "
+            "device took part."
+        )
+    return "Not hidden: that a device took part, when it sent, and from which address."
 
 
 def _round(stage: Round, own: Certificate) -> RoundPromise:

@@ -6,13 +6,18 @@ import io
 import threading
 from dataclasses import replace
 
+from keyveil.audit import CentralLoss, SeenRound, central_loss
 from keyveil.collector.campaigns.context import Context, find_round
 from keyveil.collector.campaigns.outcomes import FoundOutcome, Outcomes, OutcomeVersion
 from keyveil.collector.problems import Problem
+from keyveil.collector.store import TallyRow
+from keyveil.collector.store.base import BatchRow
+from keyveil.dashboard.privacy import central_fields
 from keyveil.dashboard.reach import Reach, reach
 from keyveil.dashboard.results import make_results, pack
 from keyveil.errors import MechanismError
 from keyveil.release import Release, release_found
+from keyveil.rounds import Round
 from keyveil.tally import Tally
 
 # Packed results in the cache.
@@ -33,6 +38,7 @@ class ReadOut:
         self._context, self._outcomes = context, outcomes
         self._lock = threading.Lock()
         self._packed: dict[tuple[OutcomeVersion, str], bytes] = {}
+        self._central: dict[str, tuple[tuple[SeenRound, ...], CentralLoss]] = {}
 
     def tally(self, id: str, number: int) -> Tally:
         """The sum of a round's reports."""
@@ -47,8 +53,26 @@ class ReadOut:
         if not any(found.version.counts):
             raise Problem("no-reports")
         made, is_open = _make_release(found, post), found.version.is_open
+        if (central := self.central(id)) is not None:
+            made = replace(made, metadata={**made.metadata, "central": central_fields(central)})
         # The last word is what anybody recomputes from the reports; what comes before it says so.
         return replace(made, metadata={**made.metadata, "state": "interim"}) if is_open else made, is_open
+
+    def central(self, id: str) -> CentralLoss | None:
+        """What the collector can tell of one person, by the batches that came; None where none may come."""
+        known = self._context.known(id)
+        if not known.campaign.is_relayed:
+            return None
+        with self._context.store.read() as tx:
+            rows, batches = tx.rounds(known.no), tx.batches(known.no)
+            tallies = [tx.tally(known.no, row.number) for row in rows]
+            opened = [self._context.cache.described(known, row) for row in rows]
+        seen = tuple(_seen(asked, tally, batches) for asked, tally in zip(opened, tallies, strict=True))
+        before = self._central.get(id)
+        if before is None or before[0] != seen:
+            # The bounds are sums over all that may hide a report: they are worked out when a batch has come.
+            before = self._central[id] = seen, central_loss(known.campaign, seen)
+        return before[1]
 
     def results(self, id: str, *, post: str) -> bytes:
         """The release as the dashboard shows it, packed."""
@@ -67,6 +91,13 @@ class ReadOut:
     def reach(self, id: str, share: float) -> Reach:
         """What this share of devices, lying, could make of the campaign's most frequent keys."""
         return reach(_make_release(self._outcomes.get(id), "none"), share)
+
+
+def _seen(asked: Round, tally: TallyRow | None, batches: list[BatchRow]) -> SeenRound:
+    """A round's smallest batch of which anything was counted, and the reports that no batch brought."""
+    counted = [batch.counted for batch in batches if batch.round == asked.number and batch.counted]
+    n_reports = 0 if tally is None else tally.n_reports
+    return SeenRound(round=asked, smallest=min(counted, default=None), direct=n_reports - sum(counted))
 
 
 def _make_release(found: FoundOutcome, post: str) -> Release:

@@ -29,7 +29,7 @@ from keyveil.collector.writing.batches import read_batch_query
 from keyveil.dashboard.assets import HEADERS, assets
 from keyveil.dashboard.planning import PlanQuestion
 from keyveil.dashboard.planning import answer as planned
-from keyveil.dashboard.privacy import promise
+from keyveil.dashboard.privacy import promise, with_batches
 from keyveil.errors import KeyveilError, StoreError
 
 if TYPE_CHECKING:
@@ -278,7 +278,8 @@ async def hostile(app: Application, asked: AdmittedRequest) -> Response:
 async def privacy(app: Application, asked: AdmittedRequest) -> Response:
     """The campaign's privacy label."""
     known = await app.work(app.collector.known, asked.campaign)
-    return reply(await app.work(promise, known.campaign))
+    label = await app.work(promise, known.campaign)
+    return reply(with_batches(label, await app.work(app.collector.readout.central, asked.campaign)))
 
 
 async def plan(app: Application, asked: AdmittedRequest) -> Response:

@@ -37,6 +37,7 @@ function card(label) {
     ],
     ["Epsilon, exact", label.epsilon_exact.toPrecision(10)],
     ["Epsilon promised", `at most ${label.epsilon_promised}`],
+    ...centralRows(label),
     ["An observer's guess", `from ${label.guess_before} to at most ${label.guess_after}`],
     [
       "Sent",
@@ -80,6 +81,26 @@ function card(label) {
       note,
     ),
   );
+}
+
+/** What a relay adds, beside the local epsilon: promised, and by the batches that have come. */
+function centralRows({ central }) {
+  if (!central) {
+    return [];
+  }
+  const said = (loss) =>
+    loss.epsilon === null
+      ? loss.words
+      : `${loss.epsilon.toPrecision(4)} at delta ${loss.delta}, if relay and collector do not pool their data and ` +
+        `${100 * loss.honest} % of a batch is honest`;
+  const rows = [["Relay", `${central.relay}, in batches of at least ${count(central.batch)}`]];
+  if (central.promised) {
+    rows.push(["Central epsilon, by such batches", said(central.promised)]);
+  }
+  if (central.seen) {
+    rows.push(["Central epsilon, as batches came", said(central.seen)]);
+  }
+  return rows;
 }
 
 // As many digits as a float holds.
@@ -145,15 +166,12 @@ function costs(label) {
   if (label.rounds.length > 1) {
     rows.push(["All rounds that one person meets", label.epsilon_exact, label.guess_after, ""]);
   }
-  rows.push(
-    [
-      "This campaign, if what is held keeps changing",
-      label.epsilon_per_campaign_at_most,
-      label.guess_after_campaign,
-      "the device's own cap",
-    ],
-    ["All campaigns, for life", label.epsilon_lifetime_at_most, label.guess_after_lifetime, "the device's own cap"],
-  );
+  rows.push([
+    "All campaigns, for life",
+    label.epsilon_lifetime_at_most,
+    label.guess_after_lifetime,
+    "the device's own cap",
+  ]);
   return h(
     "section",
     {},

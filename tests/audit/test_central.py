@@ -1,0 +1,66 @@
+"""What is said of the central loss follows from the batches that came, and nothing is said without them."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from devices import make_campaign
+
+from keyveil.audit import SeenRound, central_loss, promised_loss
+from keyveil.shuffle import hiding, shuffled
+
+RELAYED = {"relay": "required", "batch": 1000, "central_epsilon": 1.0, "delta": 1e-6, "honest": 0.25}
+
+
+@pytest.fixture
+def campaign():
+    return make_campaign("bucket", epsilon=3.0, pairs_per_user=1, **RELAYED)
+
+
+def seen(round, smallest=1000, direct=0):
+    return SeenRound(round=round, smallest=smallest, direct=direct)
+
+
+def test_one_round_loses_what_its_smallest_batch_leaves(campaign):
+    first = campaign.first_round()
+    loss = central_loss(campaign, [seen(first, 1200)])
+    assert loss.epsilon == shuffled(first.mechanism, 300, 1e-6).best
+    assert (loss.delta, loss.honest, loss.smallest, loss.why) == (1e-6, 0.25, {1: 1200}, "")
+    assert "25 % of a batch (the smallest: 1,200 reports) is honest" in loss.words
+    assert (
+        promised_loss(campaign, [first]).epsilon == shuffled(first.mechanism, 250, 1e-6).best > loss.epsilon
+    )
+
+
+def test_groups_that_nobody_shares_do_not_add_up_and_others_do(campaign):
+    first = campaign.first_round()
+    half = Fraction(1, 2)
+    low, high = (
+        replace(first, number=number, group=group)
+        for number, group in ((1, (Fraction(0), half)), (2, (half, Fraction(1))))
+    )
+    apart = central_loss(campaign, [seen(low, 500), seen(high, 600)])
+    assert apart.epsilon == shuffled(first.mechanism, hiding(500, 0.25), 1e-6).best
+    both = central_loss(campaign, [seen(first), seen(replace(first, number=2))])
+    assert both.epsilon == 2 * shuffled(first.mechanism, 250, 1e-6 / 2).best
+
+
+@pytest.mark.parametrize(
+    ("smallest", "direct", "why"),
+    [
+        (None, 0, "no batch has come yet"),
+        (None, 7, "7 reports to round 1 came in no batch"),
+        (5000, 1, "1 reports to round 1 came in no batch"),
+        (999, 0, "a batch of round 1 had 999 reports that count, fewer than 1,000"),
+    ],
+)
+def test_nothing_is_said_of_what_did_not_happen(campaign, smallest, direct, why):
+    loss = central_loss(campaign, [seen(campaign.first_round(), smallest, direct)])
+    assert (loss.epsilon, loss.why) == (None, why)
+    assert why in loss.words
+
+
+def test_a_round_that_nobody_answered_costs_nothing(campaign):
+    first = campaign.first_round()
+    alone = central_loss(campaign, [seen(first)])
+    assert central_loss(campaign, [seen(first), seen(replace(first, number=2), None)]) == alone
