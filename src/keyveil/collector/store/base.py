@@ -86,11 +86,12 @@ class OutcomeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRow:
-    """A batch that a relay forwarded: how many reports it said it has, and how many of them were counted."""
+    """A batch that a relay forwarded: how many reports it says it has, how many came, how many count."""
 
     round: int
     id: str
     size: int
+    received: int
     counted: int
 
 
@@ -249,8 +250,8 @@ class Writing(Reading, Protocol):
     def set_secret(self, secret: bytes) -> None:
         """Keep what issued ids are made with; only where there is none."""
 
-    def add_batch(self, campaign: int, batch: BatchRow) -> None:
-        """A batch, or some more that was counted of one."""
+    def add_part(self, campaign: int, part: int, batch: BatchRow) -> None:
+        """Part of a batch, or some more that was counted of one; what came of it is noted the first time."""
 
     def add_opening_key(self, key: OpeningKeyRow) -> None:
         """Another key, to which reports are sealed from now on."""

@@ -40,8 +40,9 @@ TABLES = (
     """create table acts (no {serial}, at {real} not null, token text not null, act text not null,
     campaign text not null, detail text not null)""",
     "create table outcomes (campaign {number} primary key, version {number} not null, body {blob} not null)",
-    """create table batches (campaign {number} not null, round {number} not null, id text not null,
-    size {number} not null, counted {number} not null, primary key (campaign, round, id))""",
+    """create table batch_parts (campaign {number} not null, round {number} not null, id text not null,
+    part {number} not null, size {number} not null, received {number} not null, counted {number} not null,
+    primary key (campaign, round, id, part))""",
     """create table opening_keys (no {serial}, id text not null unique, private {blob} not null,
     made_at {real} not null)""",
 )
@@ -166,10 +167,13 @@ class SqlTransaction:
     def batches(self, campaign: int) -> list[BatchRow]:
         """What relays have forwarded to a campaign, by round."""
         rows = self._all(
-            "select round, id, size, counted from batches where campaign = ? order by round, id", (campaign,)
+            "select round, id, max(size), sum(received), sum(counted) from batch_parts where campaign = ? "
+            "group by round, id order by round, id",
+            (campaign,),
         )
         return [
-            BatchRow(round=round_, id=id, size=size, counted=counted) for round_, id, size, counted in rows
+            BatchRow(round=round_, id=id, size=int(size), received=int(received), counted=int(counted))
+            for round_, id, size, received, counted in rows
         ]
 
     def opening_keys(self) -> list[OpeningKeyRow]:
@@ -241,12 +245,13 @@ class SqlTransaction:
             (campaign, round, length, zlib.crc32(reports), reports),
         )
 
-    def add_batch(self, campaign: int, batch: BatchRow) -> None:
-        """A batch, or some more that was counted of one."""
+    def add_part(self, campaign: int, part: int, batch: BatchRow) -> None:
+        """Part of a batch, or some more that was counted of one; what came of it is noted the first time."""
         self._run(
-            "insert into batches (campaign, round, id, size, counted) values (?, ?, ?, ?, ?) on conflict "
-            "(campaign, round, id) do update set counted = batches.counted + excluded.counted",
-            (campaign, batch.round, batch.id, batch.size, batch.counted),
+            "insert into batch_parts (campaign, round, id, part, size, received, counted) "
+            "values (?, ?, ?, ?, ?, ?, ?) on conflict (campaign, round, id, part) "
+            "do update set counted = batch_parts.counted + excluded.counted",
+            (campaign, batch.round, batch.id, part, batch.size, batch.received, batch.counted),
         )
 
     def add_opening_key(self, key: OpeningKeyRow) -> None:

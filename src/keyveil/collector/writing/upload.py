@@ -37,11 +37,14 @@ _MOST_PARTS = 64
 
 
 class Batch(NamedTuple):
-    """What a relay says of a batch: its id, the round that it answers, how many reports it has in all."""
+    """What a relay says of part of a batch: the batch's id, the round that it answers, how many reports it
+    has in all; and how many sealed reports came with this part."""
 
     id: str
     round: int
     size: int
+    part: int
+    received: int = 0
 
 
 @dataclass(slots=True)
