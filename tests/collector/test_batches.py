@@ -26,10 +26,10 @@ def relay(caller, campaign):
 
 
 def batches(caller, campaign):
-    """What the store knows of batches: round, reports said and counted."""
+    """What the store knows of batches: round, reports received and counted."""
     with caller.collector.store.read() as tx:
         known = caller.collector.cache.campaign(tx, campaign.id)
-        return [(row.round, row.size, row.counted) for row in tx.batches(known.no)]
+        return [(row.round, row.received, row.counted) for row in tx.batches(known.no)]
 
 
 def test_what_was_sealed_is_counted_once(caller, campaign, relay):
@@ -260,6 +260,20 @@ def test_a_spoiled_report_in_a_batch_of_just_the_size_takes_nothing_away(caller)
     central = released(caller, campaign)
     assert central["epsilon"] == shuffled(campaign.build(), 20, 1e-4).best
     assert (central["smallest_batch"], central["hidden_among"]) == ({"1": 40}, {"1": 20})
+
+
+def test_a_batch_is_as_large_as_what_came_of_it(caller):
+    campaign = relayed(make_question, **PROMISE)
+    caller.create(campaign)
+    relay, batch = TestRelay(caller, campaign), secrets.token_hex(16)
+    sealed = relay.seal(answers(campaign, None, 60))
+    assert relay.bring(sealed[:30], batch=batch, size=60, part=0, parts=2).status == 200
+    assert released(caller, campaign)["epsilon"] is None
+    # What came once is not added when it comes again.
+    assert relay.bring(sealed[:30], batch=batch, size=60, part=0, parts=2).status == 200
+    assert released(caller, campaign)["smallest_batch"] == {"1": 30}
+    assert relay.bring(sealed[30:], batch=batch, size=60, part=1, parts=2).status == 200
+    assert released(caller, campaign)["smallest_batch"] == {"1": 60}
 
 
 def test_a_report_that_came_directly_leaves_nothing_central(caller):

@@ -95,7 +95,7 @@ class ReadOut:
 
 def _seen(asked: Round, tally: TallyRow | None, batches: list[BatchRow]) -> SeenRound:
     """A round's batches, and the reports that no batch brought."""
-    came = tuple((batch.size, batch.counted) for batch in batches if batch.round == asked.number)
+    came = tuple((batch.received, batch.counted) for batch in batches if batch.round == asked.number)
     n_reports = 0 if tally is None else tally.n_reports
     return SeenRound(round=asked, batches=came, direct=n_reports - sum(counted for _, counted in came))
 
