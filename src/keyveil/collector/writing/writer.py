@@ -169,7 +169,7 @@ class Writer:
         self, group: Sequence[Upload], prepared: Callable[[], None] = lambda: None
     ) -> list[RoundGrowth]:
         try:
-            grown = commit_group(self._store, self._cache, group, self._clock(), prepared)
+            grown = self._write(group, self._clock(), prepared)
             self.failing = ""
             return grown
         except StoreError as error:
@@ -196,6 +196,10 @@ class Writer:
                 code, why, retry_after=None if code == "internal" else self._settings.retry_after
             )
         return []
+
+    def _write(self, group: Sequence[Upload], now: float, prepared: Callable[[], None]) -> list[RoundGrowth]:
+        """A group in one transaction; whoever keeps uploads otherwise, as a relay does, says so here."""
+        return commit_group(self._store, self._cache, group, now, prepared)
 
     def _count(self, campaign: str, statuses: Counter[str]) -> None:
         if statuses:
