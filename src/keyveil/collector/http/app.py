@@ -14,7 +14,7 @@ from keyveil.collector.http.endpoints import ENDPOINTS
 from keyveil.collector.http.intake import ReportIntake
 from keyveil.collector.http.service import Service
 from keyveil.collector.problems import Problem
-from keyveil.collector.writing.writer import Writer
+from keyveil.collector.writing.writer import ReportWriter
 from keyveil.dashboard.assets import answer
 from keyveil.errors import StoreError
 from keyveil.tally.bits import warm_up
@@ -29,7 +29,7 @@ class Application(Service):
 
     def __init__(self, collector: Collector) -> None:
         self.collector = collector
-        writer = Writer(
+        writer = ReportWriter(
             collector.store,
             collector.cache,
             collector.settings,
