@@ -1,4 +1,4 @@
-"""From devices through a relay to a collector: every report once, in batches of at least the promised size."""
+"""From devices through a relay to a collector: every report once, in batches of the promised size."""
 
 import pytest
 from collecting import Caller, answers, make_question, make_reports
