@@ -179,7 +179,7 @@ def test_an_outage_of_the_collector_under_load_loses_nothing(tmp_path, seconds):
     assert (status, bool(json.loads(said)["failing"])) == (200, True), said
     pair.collector = Process(pair.stores[0], port=pair.collector.port, admin=pair.collector.admin)
     rounds = pair.settle()
-    acknowledged, lost, doubled = check(pair.collector, pair.senders)
+    _, lost, doubled = check(pair.collector, pair.senders)
     thrown_away = sum(round["discarded"] for round in rounds)
     print(f"\n{seconds} s away: {during} taken meanwhile, {lost - thrown_away} lost, {doubled} doubled")
     pair.stop()
