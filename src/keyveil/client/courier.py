@@ -47,9 +47,10 @@ class Addresses:
 
         >>> apps = Campaign(name="apps", epsilon=1.0, keys=("maps", "mail"), value_range=(0, 60),
         ...                 pairs_per_user=2, mechanism="pckv-ue", relay="required", batch=1000)
-        >>> Addresses(relay="https://relay.example.org").route(apps).url[-7:]
-        '/sealed'
-        >>> Addresses(collector="https://collect.example.org").route(apps)
+        >>> collector, relay = "https://collect.example.org", "https://relay.example.org"
+        >>> Addresses(collector=collector, relay=relay).route(apps).url[:25]
+        'https://relay.example.org'
+        >>> Addresses(collector=collector).route(apps)
         Traceback (most recent call last):
             ...
         keyveil.errors.TransportError: the campaign takes reports through a relay only; pass relay='https://...'
@@ -60,6 +61,7 @@ class Addresses:
                     "the campaign takes no reports through a relay; leave relay= out", code="not-relayed"
                 )
             base = transport.checked(self.relay, "a relay").rstrip("/")
+            self._check_keys_can_be_known()
             return Route(THROUGH_RELAY, f"{base}/v1/campaigns/{campaign.id}/sealed")
         if campaign.relay == REQUIRED:
             raise TransportError(
@@ -70,6 +72,17 @@ class Addresses:
             raise TransportError("no collector is known; pass collector='https://...'", code="no-collector")
         base = transport.checked(self.collector).rstrip("/")
         return Route(DIRECTLY, f"{base}/v1/campaigns/{campaign.id}/reports")
+
+    def _check_keys_can_be_known(self) -> None:
+        """Refuse to take the relay's word alone for the collector's key."""
+        if self.sealing_key is not None:
+            return
+        if self.collector is None or transport.is_same_place(self.collector, self.relay or ""):
+            raise TransportError(
+                "keys are asked of the relay and of the collector at another address; pass "
+                "collector='https://...' beside relay=, or the collector's key as sealing_key=",
+                code="no-collector",
+            )
 
 
 def read_key(digits: str) -> bytes:
@@ -136,6 +149,9 @@ class Courier:
                 bodies = [one.report for one in batch]
             else:
                 batch = self._sealed(ledger, batch, timeout)
+                if not batch:
+                    # Somebody else has settled it meanwhile.
+                    return transport.Settled([])
                 bodies = [one.sealed or b"" for one in batch]
             exchange = self._direct if route.way == DIRECTLY else self._plain
             settled = transport.send(route.url, bodies, timeout=ends - time.monotonic(), exchange=exchange)
@@ -143,14 +159,16 @@ class Courier:
             with ledger.transaction() as account:
                 self._queue(account).back_off(error)
             raise
-        judged = list(zip(batch, settled.statuses, settled.counts, strict=True))
-        stale = [one for one, status, _ in judged if route.way == THROUGH_RELAY and status == _UNKNOWN_KEY]
+        stale, judged = [], []
+        for one, status, counts in zip(batch, settled.statuses, settled.counts, strict=True):
+            if route.way == THROUGH_RELAY and status == _UNKNOWN_KEY:
+                stale.append(one)
+            else:
+                judged.append((one.report, counts))
         with ledger.transaction() as account:
             queue = self._queue(account)
-            if len(stale) < len(batch):
-                queue.settle(
-                    ((one.report, counts) for one, _, counts in judged if one not in stale), settled.why
-                )
+            if judged:
+                queue.settle(judged, settled.why)
             failure = self._seal_again(queue, stale) if stale else None
         if failure is not None:
             raise failure
@@ -181,24 +199,19 @@ class Courier:
         return self._sealer.seal(reports, timeout=timeout)
 
     def _seal_again(self, queue: Queue, stale: list[Waiting]) -> TransportError:
-        """Forget how these were sealed; but for those to the key that was shipped, to which all are sealed."""
+        """Forget how these were sealed, but for those to the key that was shipped: no other will do."""
         shipped = self._addresses.sealing_key
         own = None if shipped is None else key_id(shipped)
-        ours = [one for one in stale if one.sealed and SealedHeader.read(one.sealed).key == own]
-        queue.forget_sealed(one.report for one in stale if one not in ours)
+        others = [one.report for one in stale if one.sealed and SealedHeader.read(one.sealed).key != own]
+        queue.forget_sealed(others)
         if self._sealer is not None:
             self._sealer.ask_anew()
-        failure = (
-            TransportError(
-                f"the relay takes no report that is sealed to key {own.hex()}, which the application ships; "
-                f"{len(stale)} reports wait",
-                code="keys-differ",
-            )
-            if ours and own
-            else TransportError(
-                f"the relay knows the key of {len(stale)} reports no more; they wait to be sealed to another"
-            )
-        )
+        if own is None or others:
+            words = f"the relay knows the key of {len(stale)} reports no more; they wait to be sealed anew"
+            failure = TransportError(words)
+        else:
+            words = f"the relay takes nothing that is sealed to the key that was shipped, {own.hex()}"
+            failure = TransportError(f"{words}; {len(stale)} reports wait", code="keys-differ")
         queue.back_off(failure)
         return failure
 

@@ -20,6 +20,9 @@ A device is a context manager, which closes it. Every method may be called from 
 calls those that wait for disk or network through `asyncio.to_thread(device.submit, held)`; `upload_soon`
 waits for neither. What happens is logged under `keyveil.client`, without anything about the record.
 
+Reports go to the collector, or sealed through a relay (`relay=`, see `courier`): one way a campaign, for
+good.
+
 Ids of reports are drawn here, unless the campaign issues them: then the collector is asked for one, with a
 nonce of the device's, in every round another and in each always the same: asking again brings no other id.
 
@@ -41,7 +44,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from keyveil.campaign import Campaign
+from keyveil.campaign import REQUIRED, Campaign
 from keyveil.client import transport
 from keyveil.client.background import Background
 from keyveil.client.courier import Addresses, Courier, read_key
@@ -55,7 +58,7 @@ from keyveil.client.permission import (
     require_consent,
     withdraw_consent,
 )
-from keyveil.client.queue import Limits, Queue, Traffic
+from keyveil.client.queue import THROUGH_RELAY, Limits, Queue, Traffic
 from keyveil.client.receipt import Code, Reading, Receipt, receipt_for
 from keyveil.domain import Record
 from keyveil.errors import (
@@ -375,6 +378,7 @@ class Reporter:
                         record=record,
                         report_id=b"" if sent is None else sent.report_id,
                         sent=None if sent is None else sent.payload,
+                        goes_through_relay=self._goes_through_relay(status),
                         spent=status.spent,
                         promised=status.promised,
                         spent_in_all=status.epsilon_lifetime,
@@ -475,6 +479,12 @@ class Reporter:
         report = asked.round.report(record, report_id, entropy=self._entropy)
         account.keep(self._campaign.id, asked.round.number, AnsweredRound(asked.pin, asked.units, report))
         return _Vote(report, reading)
+
+    def _goes_through_relay(self, status: Status) -> bool:
+        """As its reports went before, or else as they will."""
+        if status.route is None:
+            return self._addresses.relay is not None or self._campaign.relay == REQUIRED
+        return status.route == THROUGH_RELAY
 
     def _read(self, held: Mapping[str, float]) -> Record:
         if not isinstance(held, Mapping):
