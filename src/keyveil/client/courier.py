@@ -202,11 +202,11 @@ class Courier:
         """Forget how these were sealed, but for those to the key that was shipped: no other will do."""
         shipped = self._addresses.sealing_key
         own = None if shipped is None else key_id(shipped)
-        others = [one.report for one in stale if one.sealed and SealedHeader.read(one.sealed).key != own]
+        others = [one for one in stale if one.sealed and SealedHeader.read(one.sealed).key != own]
         queue.forget_sealed(others)
         if self._sealer is not None:
             self._sealer.ask_anew()
-        if own is None or others:
+        if own is None or len(others) == len(stale):
             words = f"the relay knows the key of {len(stale)} reports no more; they wait to be sealed anew"
             failure = TransportError(words)
         else:

@@ -97,7 +97,7 @@ def _way(story: Story) -> list[str]:
         return ["It goes to the collector directly, which sees the address that it comes from."]
     return [
         "It goes sealed through a relay, which cannot read it; the collector gets it in shuffled batches of "
-        f"at least {story.campaign.batch_of(story.round):,} and does not see who sent it. Both together could."
+        f"at least {story.campaign.batch_of(story.round):,} and does not see who sent it. Both together do."
     ]
 
 

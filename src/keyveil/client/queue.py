@@ -129,15 +129,25 @@ class Queue:
             found = self._sql("select sealed from outbox where report_id = ?", (said.report_id,)).fetchone()
             if found is not None:
                 kept.append(Waiting(report, bytes(found[0])))
-                self._keep_beside_answer(report, said.round, kept[-1].sealed)
+                self._sql(
+                    "update answer set sealed = ? where campaign = ? and round = ? and report = ?",
+                    (kept[-1].sealed, self._campaign, said.round, report),
+                )
         return kept
 
-    def forget_sealed(self, reports: Iterable[bytes]) -> None:
-        """Forget how reports were sealed: nobody opens them so."""
-        for report in reports:
+    def forget_sealed(self, batch: Iterable[Waiting]) -> None:
+        """Forget how reports were sealed, where they were not sealed again since: nobody opens them so."""
+        for report, sealed in batch:
             said = Envelope.from_bytes(report)
-            self._sql("update outbox set sealed = null where report_id = ?", (said.report_id,))
-            self._keep_beside_answer(report, said.round, None)
+            self._sql(
+                "update outbox set sealed = null where report_id = ? and sealed = ?",
+                (said.report_id, sealed),
+            )
+            self._sql(
+                "update answer set sealed = null "
+                "where campaign = ? and round = ? and report = ? and sealed = ?",
+                (self._campaign, said.round, report, sealed),
+            )
 
     def settle(self, statuses: Iterable[tuple[bytes, bool]], why: str = "") -> None:
         """Take out what the collector has judged: each report, and whether it counts; why some do not."""
@@ -188,12 +198,6 @@ class Queue:
             waiting=waiting, sent=sent, refused=refused, dropped=dropped, failures=failures,
             not_before=not_before,
         )  # fmt: skip
-
-    def _keep_beside_answer(self, report: bytes, round: int, sealed: bytes | None) -> None:
-        self._sql(
-            "update answer set sealed = ? where campaign = ? and round = ? and report = ?",
-            (sealed, self._campaign, round, report),
-        )
 
     def _make_room(self) -> None:
         count, size = self._sql("select count(*), coalesce(sum(length(report)), 0) from outbox").fetchone()
