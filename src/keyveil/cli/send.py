@@ -321,7 +321,8 @@ def _upload_all(device: Reporter, spool: Spool, patience: float) -> Receipt:
         while True:
             receipt = device.upload()
             traffic = spool.traffic()
-            if traffic.waiting < left:
+            is_moving = traffic.waiting < left
+            if is_moving:
                 advance(left - traffic.waiting)
                 left, moved = traffic.waiting, time.monotonic()
             if receipt.code is not Code.WAITING:
@@ -329,7 +330,7 @@ def _upload_all(device: Reporter, spool: Spool, patience: float) -> Receipt:
                 return receipt
             if time.monotonic() - moved >= patience:
                 return receipt
-            if not is_told:
+            if not is_told and not is_moving:
                 click.echo(f"{receipt.detail}; trying again for {patience:g} s without progress", err=True)
                 is_told = True
             time.sleep(min(max(traffic.not_before - time.time(), 0.05), max(patience, 0.05)))

@@ -168,7 +168,7 @@ class Queue:
         """Note a failure; how many seconds to wait, which the collector may have named."""
         self._account.note_failure(self._campaign, str(failure.code), str(failure))
         asked = failure.retry_after
-        failures = self.traffic().failures
+        failures, _ = self._attempts()
         ceiling = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(failures, 32))
         # Imported where an attempt has failed: a device that starts does not wait for it.
         from random import SystemRandom
@@ -183,9 +183,15 @@ class Queue:
 
     def wait(self) -> float:
         """Seconds until the next attempt may be made."""
-        left = self.traffic().not_before - self._account.wall
+        left = self._attempts()[1] - self._account.wall
         # Nobody is made to wait longer than a day: the clock was set back since.
         return left if 0.0 < left <= _LONGEST_ASKED else 0.0
+
+    def _attempts(self) -> tuple[int, float]:
+        """Failures in a row, and when the next attempt may be made; what waits is not counted."""
+        row = self._sql("select failures, not_before from route where campaign = ?", (self._campaign,))
+        failures, not_before = row.fetchone()
+        return failures, not_before
 
     def traffic(self) -> Traffic:
         """The counts."""
