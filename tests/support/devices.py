@@ -33,12 +33,13 @@ def cheap_round(campaign, number):
 class Collector:
     """Real HTTP on the loopback. `script` holds the next answers: a status, with headers, with a body.
 
-    As good as a relay, for devices: it takes what is sealed as it takes reports.
+    As good as a relay, for devices: it takes what is sealed as it takes reports. Where `cuts` says so it
+    keeps a batch and answers nothing.
     """
 
     def __init__(self):
         self.received, self.posts, self.script, self.campaign, self.round = [], [], [], None, None
-        self.keys, self.tokens = [], set()
+        self.keys, self.tokens, self.cuts = [], set(), lambda: False
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -53,6 +54,9 @@ class Collector:
                 statuses = ["duplicate" if report in seen else "accepted" for report in reports]
                 if status == 200:
                     outer.received += reports
+                    if outer.cuts():
+                        self.close_connection = True
+                        return
                 self.answer(status, headers, *said or [json.dumps({"reports": statuses}).encode()])
 
             def do_GET(self):
