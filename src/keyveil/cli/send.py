@@ -15,7 +15,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -54,6 +54,7 @@ class Question:
     round: Round
     ids_are_issued: bool
     token: str | None
+    relay_token: str | None
     addresses: Addresses
 
     @property
@@ -68,20 +69,18 @@ class Question:
 
     @property
     def own_token(self) -> str | None:
-        """What whoever takes the reports is shown: a token is the collector's, so no relay sees it."""
-        return self.token if self.addresses.relay is None else None
+        """What whoever takes the reports is shown: the collector's token is not for a relay."""
+        return self.token if self.addresses.relay is None else self.relay_token
 
 
-def _checked_key(_context: click.Context, _option: click.Parameter, digits: str | None) -> str | None:
-    """The key as it was given, if it is one."""
+def _checked_key(_context: click.Context, _option: click.Parameter, digits: str | None) -> bytes | None:
+    """The key, if one was given."""
     from keyveil.client.courier import read_key
 
-    if digits is not None:
-        try:
-            read_key(digits)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from None
-    return digits
+    try:
+        return None if digits is None else read_key(digits)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.command()
@@ -110,6 +109,7 @@ def _checked_key(_context: click.Context, _option: click.Parameter, digits: str 
     callback=_checked_key,
     help="The collector's public key to seal to; relay and collector are asked for one if left out.",
 )
+@click.option("--relay-token", metavar="TOKEN", help="A device's token of the relay, if it wants one.")
 @column_options
 @skip_option
 @server_options
@@ -119,7 +119,8 @@ def send(
     spool: Path | None,
     patience: float,
     relay: str | None,
-    sealing_key: str | None,
+    sealing_key: bytes | None,
+    relay_token: str | None,
     url: str,
     token: str | None,
     **columns: Any,
@@ -134,8 +135,9 @@ def send(
     left or refused.
     """
     from keyveil.cli.spool import Spool
+    from keyveil.client.courier import Addresses
 
-    asked = _asked(campaign, url, token, relay, sealing_key)
+    asked = _asked(campaign, url, token, Addresses(relay=relay, sealing_key=sealing_key), relay_token)
     _check_welcome(asked)
     path = spool or pairs.with_name(SPOOL)
     memory = Spool(path, asked.campaign.id, asked.round.number)
@@ -158,17 +160,16 @@ def send(
 
 
 def _asked(
-    campaign: str, url: str, token: str | None, relay: str | None, sealing_key: str | None
+    campaign: str, url: str, token: str | None, addresses: Addresses, relay_token: str | None
 ) -> Question:
     """What the collector asks; KEYVEIL_TOKEN, its operator's, looks a name up before --token does."""
     from keyveil.client import fetch_round
-    from keyveil.client.courier import Addresses, read_key
     from keyveil.client.transport import is_same_place, split_address
 
     own = server = url.rstrip("/")
     if "://" in campaign:
         server, campaign = split_address(campaign)
-    is_relay = relay is not None and is_same_place(server, relay)
+    is_relay = addresses.relay is not None and is_same_place(server, addresses.relay)
     # Another collector is shown no token but the one that is meant for it, and a relay none.
     who = None if is_relay else token if server != own else os.environ.get("KEYVEIL_TOKEN") or token
     found = Server(url=server, token=who).id_of(campaign)
@@ -181,11 +182,8 @@ def _asked(
         round=fetched.round,
         ids_are_issued=fetched.ids_are_issued,
         token=token,
-        addresses=Addresses(
-            collector=None if is_relay else server,
-            relay=relay,
-            sealing_key=None if sealing_key is None else read_key(sealing_key),
-        ),
+        relay_token=relay_token,
+        addresses=replace(addresses, collector=None if is_relay else server),
     )
 
 
@@ -228,6 +226,7 @@ def _device(spool: Path, asked: Question) -> Reporter:
         collector=to.collector,
         relay=to.relay,
         sealing_key=None if key is None else key.hex(),
+        relay_token=asked.relay_token,
         token=asked.token,
         limits=ENDLESS,
     )

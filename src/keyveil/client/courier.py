@@ -101,7 +101,11 @@ def read_key(digits: str) -> bytes:
 
 
 class Courier:
-    """Sends one campaign's reports. `direct` asks the collector, `plain` a relay, which gets no token."""
+    """Sends one campaign's reports.
+
+    `direct` and `relayed` take them to the collector and to a relay, each with the token for it; `plain` asks
+    both for keys, with none.
+    """
 
     def __init__(
         self,
@@ -110,10 +114,11 @@ class Courier:
         addresses: Addresses,
         *,
         direct: transport.Exchange,
+        relayed: transport.Exchange,
         plain: transport.Exchange,
     ) -> None:
         self._campaign, self._limits, self._addresses = campaign, limits, addresses
-        self._direct, self._plain = direct, plain
+        self._direct, self._relayed, self._plain = direct, relayed, plain
         self._sealer: Sealer | None = None
 
     def send_all(self, ledger: Ledger, route: Route, timeout: float) -> str:
@@ -150,7 +155,7 @@ class Courier:
         if route.way == DIRECTLY:
             bodies, exchange = [one.report for one in batch], self._direct
         else:
-            bodies, exchange = [one.sealed for one in batch if one.sealed is not None], self._plain
+            bodies, exchange = [one.sealed for one in batch if one.sealed is not None], self._relayed
         if not bodies:
             # Somebody else has settled it meanwhile.
             return transport.Settled([])
