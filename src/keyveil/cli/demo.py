@@ -108,9 +108,9 @@ def _twice(stage: Stage, folder: Path, people: list[dict[str, float]]) -> None:
     screen.print(_table(found[1]["rows"], people, "Through a relay: the 15 most used of 50 apps"))
     widths = [_widths(each["rows"], people) for each in found]
     screen.print(
-        f"\nBoth tables cost a person epsilon {local.epsilon:g} towards the collector. For the first, devices "
-        f"noise their answers\nfor it. For the second they noise for epsilon {relayed.epsilon:.4g} and seal; a "
-        "relay, which cannot read them, hides each among others.\n"
+        f"\nBoth tables cost a person epsilon {local.epsilon:g} towards the collector. For the first, devices"
+        f"\nnoise their answers for it. For the second they noise for epsilon {relayed.epsilon:.4g} and seal;"
+        "\na relay, which cannot read them, hides each among others.\n"
         f"{found[1]['metadata']['central']['words']}\n"
         f"If they pool what they have, epsilon {relayed.epsilon:.4g} is what holds.\n"
         f"Intervals of the {_SHOWN} most used apps are {widths[0] / widths[1]:.0f} times shorter.",
