@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from devices import cheap_round, make_campaign
 
-from keyveil.client import Code, Reporter, courier, sealer
+from keyveil.client import Code, Limits, Reporter, courier, sealer
 from keyveil.client.answer import HttpAnswer
 from keyveil.client.ledger import Ledger, _connect
 from keyveil.client.status import look
@@ -392,6 +392,18 @@ def test_a_no_while_keys_are_asked_for_sends_nothing(device, world):
     )
     assert two.upload().code is Code.DISABLED
     assert world.bodies == []
+
+
+def test_what_is_sealed_takes_room_too(device, world):
+    campaign = relayed_campaign(epsilon=32.0)
+    one, size = device(campaign), relayed_campaign().only_round().report_bytes
+    one.submit(HELD, cheap_round(campaign, 1))
+    world.script = [TransportError("cut")]
+    assert not one.upload()
+    for room, waiting in ((3 * size + SEALED_OVERHEAD, 2), (3 * size + SEALED_OVERHEAD - 1, 1)):
+        short = device(campaign, limits=Limits(bytes=room))
+        short.submit(HELD, cheap_round(campaign, 2))
+        assert short.status().traffic.waiting == waiting
 
 
 # --- keys ---

@@ -26,6 +26,7 @@ from keyveil.report import Envelope
 DIRECTLY, THROUGH_RELAY = "direct", "relay"
 _WORDS = {DIRECTLY: "to the collector directly", THROUGH_RELAY: "through a relay"}
 
+_SIZE = "length(report) + coalesce(length(sealed), 0)"
 _FIRST_WAIT, _LONGEST_WAIT, _LONGEST_ASKED = 1.0, 3600.0, 86_400.0
 
 
@@ -206,10 +207,10 @@ class Queue:
         )  # fmt: skip
 
     def _make_room(self) -> None:
-        count, size = self._sql("select count(*), coalesce(sum(length(report)), 0) from outbox").fetchone()
+        count, size = self._sql(f"select count(*), coalesce(sum({_SIZE}), 0) from outbox").fetchone()  # noqa: S608
         while count > self._limits.reports or size > self._limits.bytes:
             place, campaign, length = self._sql(
-                "select place, campaign, length(report) from outbox order by place limit 1"
+                f"select place, campaign, {_SIZE} from outbox order by place limit 1"  # noqa: S608
             ).fetchone()
             self._sql("delete from outbox where place = ?", (place,))
             self._sql("update route set dropped = dropped + 1 where campaign = ?", (campaign,))
