@@ -45,8 +45,8 @@ SPOOL = "keyveil.spool"
 _AT_THE_COMMAND = {
     "relay-required": "the campaign takes reports through a relay only; name it with --relay",
     "not-relayed": "the campaign takes no reports through a relay; leave --relay out",
-    "no-collector": "keys are asked of the relay and of the collector at another address; name the campaign by "
-    "its address at the collector, or the collector's key with --sealing-key",
+    "no-collector": "keys are asked of the relay and of the collector at another address; name the campaign "
+    "by its address at the collector, or the collector's key with --sealing-key",
 }
 Issue = Callable[[int], list[bytes]]
 
