@@ -1,11 +1,11 @@
-"""How many sealed reports a second a relay makes durable, beside a no-op; and what opening them costs.
+"""How many sealed reports a second a relay makes durable, beside a route that does nothing.
 
     python bench/relay.py [--seconds S] [--json FILE]
 
 One relay process, load from one other process over the loopback, on the machine's shared cores. The reports
 are no reports: a relay cannot tell. Its collector is away while it is measured, so that the load has the
-cores that the relay leaves, and then comes back: how long it takes until all has gone. Opening is
-`open_batch`, on one core, of what was really sealed. What it cannot show: a network, a disk under other load.
+cores that the relay leaves, and then comes back: how long it takes until all has gone, and was looked at. What
+it cannot show: a network, a disk under other load. What sealing and opening cost is in bench/sealing.py.
 """
 
 from __future__ import annotations
@@ -23,20 +23,16 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
 import numpy as np
 import uvloop
-from collecting import make_question, make_reports
+from collecting import make_question
 from relaying import relayed
 from serving import Process
 
 from collector import NO_OP, load
-from keyveil.collector.writing.batches import open_batch
-from keyveil.collector.writing.upload import Batch
-from keyveil.report import to_frames
-from keyveil.sealing import SEALED_OVERHEAD, OpeningKey, SealedHeader, SealingKey
+from keyveil.sealing import SEALED_OVERHEAD, SealedHeader
 
 # A bucket's report, and a unary one of 5,860 keys.
 SIZES = {"bucket": 100, "pckv-ue": 5860}
 PER_REQUEST, SENDERS, BATCH = 100, 16, 10_000
-N_OPENED = 20_000
 
 
 class SealedSource:
@@ -114,22 +110,6 @@ def measure(mechanism, keys, seconds):
         }
 
 
-def opening():
-    """Reports a second that one core seals and opens."""
-    campaign, private = relayed(make_question), OpeningKey.fresh()
-    key, reports = SealingKey(private.public), make_reports(campaign, 50)
-    started = time.perf_counter()
-    sealed = [key.seal(reports[at % 50], campaign=campaign.id, round=1) for at in range(N_OPENED)]
-    sealing = time.perf_counter() - started
-    body = to_frames(sealed)
-    named = {"tag": campaign.tag, "campaign": campaign.id, "token": "", "most": N_OPENED}
-    started = time.process_time()
-    opened = open_batch(body, Batch("ab" * 16, 1, N_OPENED, 0), keys=lambda _: {private.id: private}, **named)
-    taken = time.process_time() - started
-    assert not opened.refused, opened.refused
-    return {"sealing_us": round(1e6 * sealing / N_OPENED, 1), "opened_per_s": round(N_OPENED / taken)}
-
-
 def main():
     """Print, and write where asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -137,8 +117,7 @@ def main():
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    found = {"opening": opening()}
-    found |= {mechanism: measure(mechanism, keys, asked.seconds) for mechanism, keys in SIZES.items()}
+    found = {mechanism: measure(mechanism, keys, asked.seconds) for mechanism, keys in SIZES.items()}
     print(json.dumps(found, indent=1))
     if asked.json:
         asked.json.write_text(json.dumps(found, indent=1) + "\n")
