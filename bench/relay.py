@@ -4,7 +4,7 @@
 
 One relay process, load from one other process over the loopback, on the machine's shared cores. The reports
 are no reports: a relay cannot tell. Its collector is away while it is measured, so that the load has the
-cores that the relay leaves, and then comes back: how long it takes until all has gone, and was looked at. What
+cores that the relay leaves, and comes back: how long it takes until all has gone, and was looked at. What
 it cannot show: a network, a disk under other load. What sealing and opening cost is in bench/sealing.py.
 """
 
