@@ -151,6 +151,8 @@ export interface Campaign {
   readonly beyond: number;
   /** Whether its collector hands out the ids of reports. */
   readonly issuesIds: boolean;
+  /** Whether reports come sealed through a relay: never, at each device's choice, or always. */
+  readonly relay: "none" | "allowed" | "required";
   /** The moment from which it is over, in milliseconds since 1970. */
   readonly end: number;
 }
