@@ -11,6 +11,7 @@ that of a dither: they follow from the id. `bad_*.json` hold what must be refuse
     calibration.json   mechanisms by name, and the integers that every device must make of them
     kernels.json       tiny kernels: for every record and answer, words that give it and its exact chance
     nonces.json        what devices ask for ids with, where a collector hands them out
+    sealed.json        HPKE as RFC 9180 prints it, sealed reports, and what must not open: see `sealed`
     *_issued.json      methods whose index or hash follows from such an id
     hostile/           descriptions of rounds, most of them spoilt, and what a device says of each
     histories/         whole lives of devices, honest and hostile collectors: see `histories`
@@ -28,6 +29,7 @@ from typing import Any
 import calibrations
 import histories
 import hostile
+import sealed
 from calibrations import scripted_words
 from keyveil import Campaign
 from keyveil.client.ledger import nonce_of
@@ -79,6 +81,7 @@ def files() -> dict[str, str]:
         *calibrations.files().items(),
         *hostile.files().items(),
         *histories.files().items(),
+        *sealed.files().items(),
     ):
         texts[name] = _to_text(content)
     return texts
