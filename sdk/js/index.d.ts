@@ -52,6 +52,11 @@ export type Code =
   | "refused"
   | "no-id"
   | "bad-token"
+  | "relay-required"
+  | "not-relayed"
+  | "other-route"
+  | "keys-differ"
+  | "no-sealing"
   | "fault";
 
 /** One plain sentence for each code. */

@@ -43,6 +43,13 @@ export const SENTENCES = Object.freeze({
   "no-id": "The collector handed out no id for a report; try again later.",
   "bad-token": "A token is one word of plain letters.",
 
+  // The relay.
+  "relay-required": "This campaign takes reports through a relay only; name one. Reports wait.",
+  "not-relayed": "This campaign takes no reports through a relay; leave the relay out. Reports wait.",
+  "other-route": "This campaign's reports went another way before; a device keeps to one.",
+  "keys-differ": "The relay takes no key of the collector's; reports wait.",
+  "no-sealing": "Nothing here can seal a report for a relay; reports wait.",
+
   fault: "Something unexpected happened; nothing was sent.",
 });
 

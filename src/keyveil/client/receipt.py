@@ -57,6 +57,11 @@ class Code(Enum):
     REFUSED = "refused"
     NO_ID = "no-id"
     BAD_TOKEN = "bad-token"  # noqa: S105
+    RELAY_REQUIRED = "relay-required"
+    NOT_RELAYED = "not-relayed"
+    OTHER_ROUTE = "other-route"
+    KEYS_DIFFER = "keys-differ"
+    NO_SEALING = "no-sealing"
     FAULT = "fault"
 
     @classmethod
@@ -104,6 +109,11 @@ SENTENCES = MappingProxyType(
         Code.REFUSED: "The collector refuses the request, and repeating it does not help; reports wait.",
         Code.NO_ID: "The collector handed out no id for a report; try again later.",
         Code.BAD_TOKEN: "A token is one word of plain letters.",
+        Code.RELAY_REQUIRED: "This campaign takes reports through a relay only; name one. Reports wait.",
+        Code.NOT_RELAYED: "This campaign takes no reports through a relay; leave the relay out. Reports wait.",
+        Code.OTHER_ROUTE: "This campaign's reports went another way before; a device keeps to one.",
+        Code.KEYS_DIFFER: "The relay takes no key of the collector's; reports wait.",
+        Code.NO_SEALING: "Nothing here can seal a report for a relay; reports wait.",
         Code.FAULT: "Something unexpected happened; nothing was sent.",
     }
 )
@@ -121,6 +131,11 @@ _TO_MEND = frozenset(
         Code.TOKEN_REFUSED,
         Code.REFUSED,
         Code.NO_ID,
+        Code.RELAY_REQUIRED,
+        Code.NOT_RELAYED,
+        Code.OTHER_ROUTE,
+        Code.KEYS_DIFFER,
+        Code.NO_SEALING,
         Code.FAULT,
     }
 )
