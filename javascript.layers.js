@@ -6,7 +6,7 @@ export const LAYERS = {
   // The browser's entry has no way to Node's: only node.js stands above the ledger that opens files.
   "sdk/js": [
     ["node.js"],
-    ["keyveil.js", "src/ledgers/file.js"],
+    ["keyveil.js", "sealed.js", "src/ledgers/file.js"],
     ["src/client/device.js"],
     ["src/client/hiding.js"],
     ["src/client/options.js", "src/client/upload.js"],
@@ -24,6 +24,9 @@ export const LAYERS = {
     ["src/report/reports.js", "src/reading.js"],
     ["src/dither.js"],
     ["src/report/layouts.js", "src/records.js"],
+    // Sealing knows of no report and no device: whoever passes `seal` brings it in.
+    ["src/sealing/sealed.js"],
+    ["src/sealing/hpke.js"],
     ["src/numerics/words.js", "src/numerics/mixing.js"],
     ["src/numerics/bytes.js", "src/numerics/exact.js"],
     ["src/checks.js"],

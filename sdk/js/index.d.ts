@@ -237,6 +237,18 @@ export class BrowserLedger implements Ledger {
   update<T>(change: (state: LedgerState) => T): Promise<T>;
 }
 
+/** Makes a report such that only the collector with a key reads it; `keyveil/sealed` has the one that there is. */
+export type Seal = (report: Uint8Array, to: SealedTo) => Promise<Uint8Array>;
+
+/** Whom and what a report is sealed for. */
+export interface SealedTo {
+  /** The collector's public key: 64 hexadecimal digits. */
+  key: string;
+  /** The campaign's id. */
+  campaign: string;
+  round: number;
+}
+
 /** What an application may set; each has a default. */
 export interface Options {
   /** Where reports go: https, or this machine. */
