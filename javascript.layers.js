@@ -10,6 +10,7 @@ export const LAYERS = {
     ["src/client/device.js"],
     ["src/client/hiding.js"],
     ["src/client/options.js", "src/client/upload.js"],
+    ["src/client/route.js"],
     // A vote is made without the network: it and the transport know nothing of each other.
     ["src/client/vote.js", "src/client/transport.js", "src/client/explain.js"],
     ["src/client/consent.js", "src/client/transactions.js", "src/client/deadline.js"],

@@ -192,10 +192,14 @@ export interface LedgerAnswer {
   units: string;
   /** The report in hexadecimal digits; null once it was wiped. */
   bytes: string | null;
+  /** The report as it was sealed for a relay, in hexadecimal digits; null where it was not, or was wiped. */
+  sealed: string | null;
 }
 
 /** How sending goes for a campaign. */
 export interface LedgerRoute {
+  /** Which way the campaign's reports go, for good; null before the first is to be sent. */
+  way: "direct" | "relay" | null;
   failures: number;
   /** The moment before which nothing is sent, in milliseconds since 1970. */
   notBefore: number;
@@ -249,10 +253,25 @@ export interface SealedTo {
   round: number;
 }
 
+/** The way through a relay, another operator's than the collector. */
+export interface Relay {
+  /** Its address: https, or this machine. */
+  url: string;
+  /** What seals: `seal` of `keyveil/sealed`. */
+  seal: Seal;
+  /**
+   * The collector's public key, 64 hexadecimal digits, as the application ships it. If not given, relay and collector
+   * are both asked for keys, and reports are sealed to the newest that both list.
+   */
+  key?: string;
+}
+
 /** What an application may set; each has a default. */
 export interface Options {
-  /** Where reports go: https, or this machine. */
+  /** The collector, where reports go if they go directly: https, or this machine. */
   url?: string;
+  /** The relay through which reports go, sealed. */
+  relay?: Relay;
   /** For a campaign whose devices need one: sent as `Authorization: Bearer`. */
   token?: string;
   /**
@@ -346,6 +365,8 @@ export interface Status {
   lifetimeCap: number;
   /** Rounds of this campaign that have an answer. */
   answers: number;
+  /** Which way the reports of this campaign go, for good; null before the first is to be sent. */
+  route: "direct" | "relay" | null;
   /** Reports of this campaign that wait. */
   queued: number;
   /** Reports of this campaign that the collector counted. */

@@ -51,7 +51,7 @@ test("a ledger in a file survives, and a corrupt one stops all reports", async (
   const text = readFileSync(stateFile(path), "utf8");
   const changes = [
     ['"units":"', '"units":"-'],
-    ['"version":2', '"version":3'],
+    ['"version":3', '"version":4'],
     ['"given"', '"perhaps"'],
   ];
   const broken = [text.slice(0, 40), "null", "{}", ...changes.map(([was, is]) => text.replace(was, is))];
@@ -126,7 +126,7 @@ const PAUSED = `
   let runs = 0;
   await ledger.update((state) => {
     if (++runs === 1) process.kill(process.pid, "SIGSTOP");
-    state.answers.push({ campaign: "b".repeat(64), round: 1, pin: null, units: "1000", bytes: null });
+    state.answers.push({ campaign: "b".repeat(64), round: 1, pin: null, units: "1000", bytes: null, sealed: null });
   });
   process.stdout.write("runs " + runs + "\\n");
 `;

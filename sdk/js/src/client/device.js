@@ -18,6 +18,7 @@ import { asksNotToTrack } from "./consent.js";
 import { tell } from "./explain.js";
 import { Hiding, tellPages } from "./hiding.js";
 import { settled } from "./options.js";
+import { Route } from "./route.js";
 import { transact } from "./transactions.js";
 import { fetchView, issuedIds, splitAddress } from "./transport.js";
 import { uploadQueue } from "./upload.js";
@@ -67,6 +68,7 @@ export class Device {
   #round;
   #options;
   #vote;
+  #sending;
   #hiding;
 
   /**
@@ -79,7 +81,8 @@ export class Device {
     this.#round = round;
     this.#options = options;
     this.#vote = new Vote(round, options);
-    this.#hiding = new Hiding(round.id, options);
+    this.#sending = { campaign: round.id, options, route: new Route(round, options) };
+    this.#hiding = new Hiding(this.#sending);
   }
 
   /**
@@ -105,8 +108,9 @@ export class Device {
     const chosen = settled({ url: base, ...options });
     const view = await fetchView({ ...chosen, url });
     const round = await readView(view, campaign);
-    // An older collector's campaign does not say itself that ids are issued.
-    const areIssued = view.areIdsIssued || round.campaign.issuesIds;
+    // An older collector's campaign does not say itself that ids are issued. One that a relay may carry issues none:
+    // whoever hands out ids knows whose report is whose.
+    const areIssued = round.campaign.issuesIds || (view.areIdsIssued && round.campaign.relay === "none");
     return new Device(round, { ...chosen, ids: idsOf(round, chosen, areIssued) });
   }
 
@@ -132,7 +136,7 @@ export class Device {
       await transact(this.#options, (state) => {
         state.consent = "withdrawn";
         state.queue = [];
-        for (const answer of state.answers) answer.bytes = null;
+        for (const answer of state.answers) answer.bytes = answer.sealed = null;
       });
       this.#hiding.forget();
       tellPages(this.#options.environment);
@@ -173,9 +177,7 @@ export class Device {
     /** @type {{ sent: number, refused: RefusedReport[] }} */
     const tally = { sent: 0, refused: [] };
     const ends = performance.now() + timeout;
-    const outcome = await outcomeOf(() =>
-      this.#hiding.readyAfter(uploadQueue(this.#round.id, this.#options, ends, tally)),
-    );
+    const outcome = await outcomeOf(() => this.#hiding.readyAfter(uploadQueue(this.#sending, ends, tally)));
     return { ...outcome, ...tally };
   }
 
@@ -222,7 +224,7 @@ export class Device {
   #statusIn(state) {
     const { campaignCap, lifetimeCap, environment } = this.#options;
     const { id, campaign } = this.#round;
-    const { sent, refused, dropped } = routeOf(state, id);
+    const { way, sent, refused, dropped } = routeOf(state, id);
     const spentInAll = toFloat(unitsSpent(state));
     return {
       consent: asksNotToTrack(environment) ? "do not track" : state.consent,
@@ -233,6 +235,7 @@ export class Device {
       campaignCap,
       lifetimeCap,
       answers: answersIn(state, id),
+      route: way,
       queued: state.queue.filter((item) => item.campaign === id).length,
       sent,
       refused,

@@ -1,5 +1,5 @@
 /**
- * Over the network: a batch of reports in one POST, a campaign in one GET, an id for a report.
+ * Over the network: a batch of reports in one POST, a campaign in one GET, a list of keys, an id for a report.
  *
  * https is required, except towards this machine. Redirects are not followed. Every wait has a deadline in all,
  * and every answer a largest size, whatever the collector does.
@@ -16,6 +16,7 @@ import { within } from "./deadline.js";
  * @typedef {typeof globalThis.fetch} Fetch
  * @typedef {{ statuses?: undefined, code: string, said: string, after: string | null }} Unsent
  * @typedef {{ statuses: string[] } | Unsent} Sent a status for each report, or why there is none
+ * @typedef {{ keys: string[] }} Listed public keys in hexadecimal digits, the newest first
  */
 
 export const TIMEOUT = 10_000;
@@ -23,6 +24,9 @@ const LARGEST_CAMPAIGN = 3 * 2 ** 20;
 const LARGEST_STATUSES = 64 * 2 ** 10;
 const LONGEST_WORDS = 300;
 const STATUS_BYTES = 64;
+const LARGEST_KEYS = 64 * 2 ** 10;
+const MOST_KEYS = 200;
+const SUITE = "x25519-hkdf-sha256-aes128gcm";
 
 // A batch with one of these answers will never be taken; any other answer may be a matter of time.
 const TOO_LARGE = 413;
@@ -93,6 +97,12 @@ function parsedAddress(url) {
 export function checkToken(token) {
   if (token !== undefined && !/^[\x21-\x7e]+$/.test(token)) refuse("bad-token");
 }
+
+/** Whether two addresses are of one server. */
+export const isSamePlace = (/** @type {string} */ one, /** @type {string} */ other) =>
+  parsedAddress(one).origin === parsedAddress(other).origin;
+
+export const isKey = (/** @type {unknown} */ key) => typeof key === "string" && /^[0-9a-f]{64}$/.test(key);
 
 const withoutSlash = (/** @type {string} */ url) => url.replace(/\/+$/, "");
 /**
@@ -171,16 +181,23 @@ async function readBody(response, largest) {
 }
 
 /**
- * Sends reports before a moment of `performance.now()`. With `keepalive` the request outlives the page.
+ * Sends reports before a moment of `performance.now()`, to the route of a campaign named `kind`. With `keepalive` the
+ * request outlives the page.
  *
- * Yields a status for each report; or, where the collector must be asked again later, a code and the wait asked for.
+ * Yields a status for each report; or, where they must be sent again later, a code and the wait asked for.
  *
- * @param {{ url: string, campaign: string, token?: string, fetch: Fetch, ends: number, keepalive: boolean }} collector
+ * @typedef {object} Receiver
+ * @property {string} url
+ * @property {"reports" | "sealed"} kind
+ * @property {string} campaign
+ * @property {string} [token]
+ *
+ * @param {Receiver & { fetch: Fetch, ends: number, keepalive: boolean }} receiver
  * @param {Uint8Array[]} reports
  * @returns {Promise<Sent>}
  */
-export async function sendReports({ url, campaign, token, fetch, ends, keepalive }, reports) {
-  const address = `${withoutSlash(url)}/v1/campaigns/${campaign}/reports`;
+export async function sendReports({ url, kind, campaign, token, fetch, ends, keepalive }, reports) {
+  const address = `${withoutSlash(url)}/v1/campaigns/${campaign}/${kind}`;
   const headers = { "content-type": "application/octet-stream", ...authorization(token) };
   /** @type {(part: Uint8Array[]) => Promise<Sent>} */
   const send = async (part) => {
@@ -221,6 +238,35 @@ function readStatuses(body, expected) {
     Array.isArray(reports) && reports.length === expected && reports.every((status) => typeof status === "string");
   if (!isRight) throw new TypeError("not one status a report");
   return reports;
+}
+
+/**
+ * The keys that a collector or a relay lists, before a moment of `performance.now()`; or why there are none.
+ *
+ * @param {{ url: string, fetch: Fetch, ends: number }} place
+ * @returns {Promise<Listed | Unsent>}
+ */
+export async function fetchKeys({ url, fetch, ends }) {
+  try {
+    const [address, timeout] = [`${withoutSlash(url)}/v1/keys`, ends - performance.now()];
+    const answer = await exchange({ fetch, address, init: {}, timeout, largest: LARGEST_KEYS });
+    if (answer.body === null) return { code: refusalOf(answer.status), said: answer.said, after: answer.after };
+    return readKeys(answer.body);
+  } catch {
+    return { code: "waiting", said: "", after: null };
+  }
+}
+
+/**
+ * @param {string} body
+ * @returns {Listed | Unsent}
+ */
+function readKeys(body) {
+  const { suite, keys } = JSON.parse(body);
+  /** @type {string[]} */
+  const listed = keys.slice(0, MOST_KEYS).map((/** @type {{ public: string }} */ key) => key.public.toLowerCase());
+  // Keys for something else: a relay or a collector of another version.
+  return suite === SUITE && listed.every(isKey) ? { keys: listed } : { code: "keys-differ", said: "", after: null };
 }
 
 /**

@@ -1,8 +1,9 @@
 /**
  * Sending what waits, batch by batch.
  *
- * The collector answers with a status for each report, and its word is final: what it counts and what it refuses
- * both leave the queue. Only no answer, a busy collector or a token that is not taken leave reports waiting.
+ * The collector, or the relay for it, answers with a status for each report, and its word is final: what counts and
+ * what is refused both leave the queue. Only no answer, a busy collector, a token that is not taken, or a key that a
+ * relay takes no more leave reports waiting.
  */
 import { routeOf } from "../ledgers/states.js";
 import { fromHex, randomBytes } from "../numerics/bytes.js";
@@ -14,96 +15,153 @@ import { refusedOf, sendReports, waitAsked } from "./transport.js";
 /**
  * @import { LedgerState, RefusedReport } from "../../index.d.ts"
  * @import { Settled } from "./options.js"
- * @import { Sent } from "./transport.js"
+ * @import { Route, Waiting } from "./route.js"
+ * @import { Sent, Unsent } from "./transport.js"
+ *
+ * @typedef {object} Sending
+ * @property {string} campaign
+ * @property {Settled} options
+ * @property {Route} route
  */
 
 const LONGEST_ASKED = 86_400_000;
+// What a relay says of a report whose key the collector lists no more.
+const UNKNOWN_KEY = "unknown-key";
 
 /**
  * Sends a campaign's reports until nothing is left, a batch fails or the moment `ends` of `performance.now()` is over;
  * adds to `tally` what became of them.
  *
- * @param {string} campaign
- * @param {Settled} options
+ * @param {Sending} sending
  * @param {number} ends
  * @param {{ sent: number, refused: RefusedReport[] }} tally
  */
-export async function uploadQueue(campaign, options, ends, tally) {
+export async function uploadQueue(sending, ends, tally) {
   for (;;) {
-    const part = await readBatch(campaign, options);
+    const part = await readBatch(sending);
     if (!part.length) return;
     if (performance.now() >= ends) refuse("waiting");
-    const outcome = await deliver(campaign, options, part, { ends });
+    const outcome = await deliver(sending, await sealOrPutOff(sending, part, ends), { ends });
     if (!outcome.statuses) return refuseSaying(outcome.code, outcome.said);
-    const refused = refusedOf(outcome.statuses);
-    tally.sent += part.length - refused.length;
+    const settled = outcome.statuses.filter((status) => !isUnopened(sending, status));
+    const refused = refusedOf(settled);
+    tally.sent += settled.length - refused.length;
     tally.refused.push(...refused);
+    if (settled.length < part.length) refuse("waiting");
   }
 }
 
 /**
  * What may be sent next; a refusal where nothing may.
  *
- * @param {string} campaign
- * @param {Settled} options
+ * @param {Sending} sending
  */
-export async function readBatch(campaign, options) {
-  if (options.url === undefined) refuse("no-collector");
-  return transact(options, (state) => nextBatch(state, campaign, options));
+export async function readBatch({ campaign, options, route }) {
+  // Refused before anything is read where there is no way at all.
+  void route.way;
+  return transact(options, (state) => nextBatch(state, campaign, options, route));
+}
+
+/**
+ * The same, sealed where it must be; where that cannot be done it is refused, and the next attempt is put off.
+ *
+ * @param {Sending} sending
+ * @param {Waiting[]} part
+ * @param {number} ends
+ */
+export async function sealOrPutOff(sending, part, ends) {
+  const sealed = await sending.route.sealed(part, ends);
+  if (!("code" in sealed)) return sealed;
+  await putOff(sending, sealed);
+  return refuseSaying(sealed.code, sealed.said);
 }
 
 /**
  * Sends some of the queue, and settles it by the answer. The request is on its way before anything is waited for.
  *
- * @param {string} campaign
- * @param {Settled} options
- * @param {string[]} part
+ * @param {Sending} sending
+ * @param {Waiting[]} part all of which is ready to be sent
  * @param {{ ends: number, keepalive?: boolean }} how
+ * @returns {Promise<Sent>}
  */
-export async function deliver(campaign, options, part, { ends, keepalive = false }) {
-  const { token, fetch } = options;
-  // A batch was read, so there is a collector.
-  const url = /** @type {string} */ (options.url);
-  const outcome = await sendReports({ url, campaign, token, fetch, ends, keepalive }, part.map(fromHex));
-  await transact(options, (state) => settle(state, campaign, part, outcome, options));
+export async function deliver(sending, part, { ends, keepalive = false }) {
+  const { options, route } = sending;
+  const reports = part.map(({ sent }) => fromHex(/** @type {string} */ (sent)));
+  const outcome = await sendReports({ ...route.receiver, fetch: options.fetch, ends, keepalive }, reports);
+  if (!outcome.statuses) {
+    await putOff(sending, outcome);
+    return outcome;
+  }
+  const { statuses } = outcome;
+  const unopened = part.filter((_, place) => isUnopened(sending, statuses[place]));
+  const outdated = unopened.length ? await route.outdated(unopened) : [];
+  await transact(options, (state) => {
+    settle(state, sending, part, statuses);
+    if (unopened.length) noteFailure(state, sending, null);
+    route.forget(state, outdated);
+  });
   return outcome;
 }
 
 /**
- * @param {LedgerState} state
- * @param {string} campaign
- * @param {Settled} options
+ * Whether a relay says that the report's key is listed no more.
+ *
+ * @param {Sending} sending
+ * @param {string} status
  */
-function nextBatch(state, campaign, { environment, batch, now }) {
-  requireConsent(state, environment, true);
-  const waiting = state.queue.filter((item) => item.campaign === campaign);
-  const wait = routeOf(state, campaign).notBefore - now();
-  // Nobody is made to wait longer than a day: the clock was set back since.
-  if (waiting.length && 0 < wait && wait <= LONGEST_ASKED) refuse("waiting");
-  return waiting.slice(0, batch).map((item) => item.report);
-}
+const isUnopened = ({ route }, status) => status === UNKNOWN_KEY && route.way === "relay";
+
+/**
+ * Nothing was sent: the next attempt is put off.
+ *
+ * @param {Sending} sending
+ * @param {Unsent} unsent
+ */
+const putOff = (sending, { after }) => transact(sending.options, (state) => noteFailure(state, sending, after));
 
 /**
  * @param {LedgerState} state
  * @param {string} campaign
- * @param {string[]} part
- * @param {Sent} outcome
  * @param {Settled} options
+ * @param {Route} route
  */
-function settle(state, campaign, part, outcome, options) {
-  const route = routeOf(state, campaign);
-  if (!outcome.statuses) {
-    route.failures++;
-    route.notBefore = options.now() + backOff(route.failures, outcome.after, options);
-    return;
-  }
-  const settledReports = new Set(part);
-  state.queue = state.queue.filter((item) => !settledReports.has(item.report));
-  const refused = refusedOf(outcome.statuses).length;
+function nextBatch(state, campaign, { environment, batch, now }, route) {
+  requireConsent(state, environment, true);
+  const reports = state.queue.filter((item) => item.campaign === campaign).map((item) => item.report);
+  const part = route.read(state, reports.slice(0, batch));
+  const wait = routeOf(state, campaign).notBefore - now();
+  // Nobody is made to wait longer than a day: the clock was set back since.
+  if (part.length && 0 < wait && wait <= LONGEST_ASKED) refuse("waiting");
+  return part;
+}
+
+/**
+ * @param {LedgerState} state
+ * @param {Sending} sending
+ * @param {Waiting[]} part
+ * @param {string[]} statuses
+ */
+function settle(state, sending, part, statuses) {
+  const route = routeOf(state, sending.campaign);
+  const settled = statuses.filter((status) => !isUnopened(sending, status));
+  const gone = new Set(part.filter((_, place) => !isUnopened(sending, statuses[place])).map(({ report }) => report));
+  state.queue = state.queue.filter((item) => !gone.has(item.report));
+  const refused = refusedOf(settled).length;
   route.failures = 0;
   route.notBefore = 0;
-  route.sent += part.length - refused;
+  route.sent += settled.length - refused;
   route.refused += refused;
+}
+
+/**
+ * @param {LedgerState} state
+ * @param {Sending} sending
+ * @param {string | null} after
+ */
+function noteFailure(state, { campaign, options }, after) {
+  const route = routeOf(state, campaign);
+  route.failures++;
+  route.notBefore = options.now() + backOff(route.failures, after, options);
 }
 
 /**

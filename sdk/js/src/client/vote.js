@@ -134,7 +134,7 @@ export class Vote {
     const reading = new Reading(campaign, held);
     const words = this.#options.entropy(8 * mechanism.nWords);
     const bytes = toHex(writeReport(this.#round, record, words, reportId, word));
-    state.answers.push({ campaign: id, round: number, pin, units: String(price), bytes });
+    state.answers.push({ campaign: id, round: number, pin, units: String(price), bytes, sealed: null });
     if (isQueued) enqueue(state, id, bytes, this.#options);
     return { bytes, reading };
   }
