@@ -20,7 +20,7 @@ import { Hiding, tellPages } from "./hiding.js";
 import { settled } from "./options.js";
 import { Route } from "./route.js";
 import { transact } from "./transactions.js";
-import { fetchView, issuedIds, splitAddress } from "./transport.js";
+import { fetchView, issuedIds, isSamePlace, splitAddress } from "./transport.js";
 import { uploadQueue } from "./upload.js";
 import { ID_BYTES, Vote } from "./vote.js";
 
@@ -98,15 +98,19 @@ export class Device {
   }
 
   /**
-   * A device for the open round of the campaign at HOST/v1/campaigns/ID; the campaign must have that id.
+   * A device for the open round of the campaign at HOST/v1/campaigns/ID; the campaign must have that id. The host may
+   * be the relay's: the id is the campaign's hash, so a relay cannot change the campaign, and a round that it describes
+   * otherwise is checked and pinned as any. A relay is shown no token, and is not taken for the collector.
    *
    * @param {string} url
    * @param {Options} [options]
    */
   static async connect(url, options = {}) {
     const { base, campaign } = splitAddress(url);
-    const chosen = settled({ url: base, ...options });
-    const view = await fetchView({ ...chosen, url });
+    const given = settled(options);
+    const isAtRelay = given.relay !== undefined && isSamePlace(base, given.relay.url);
+    const chosen = isAtRelay ? given : { ...given, url: given.url ?? base };
+    const view = await fetchView({ ...chosen, token: isAtRelay ? undefined : chosen.token, url });
     const round = await readView(view, campaign);
     // An older collector's campaign does not say itself that ids are issued. One that a relay may carry issues none:
     // whoever hands out ids knows whose report is whose.

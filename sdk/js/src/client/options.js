@@ -64,7 +64,7 @@ export function settled(options) {
 function checkRelay({ url, seal, key }) {
   checkAddress(url);
   if (typeof seal !== "function") throw new TypeError("a relay needs the seal of keyveil/sealed");
-  if (key !== undefined && !isKey(key)) throw new TypeError("a relay's key is 64 small hexadecimal digits");
+  if (key !== undefined && !isKey(key)) throw new TypeError("a collector's key is 64 hexadecimal digits");
 }
 
 /** The browser's ledger where there is one; Node is told where its file is. */

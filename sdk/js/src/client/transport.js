@@ -102,7 +102,7 @@ export function checkToken(token) {
 export const isSamePlace = (/** @type {string} */ one, /** @type {string} */ other) =>
   parsedAddress(one).origin === parsedAddress(other).origin;
 
-export const isKey = (/** @type {unknown} */ key) => typeof key === "string" && /^[0-9a-f]{64}$/.test(key);
+export const isKey = (/** @type {unknown} */ key) => typeof key === "string" && /^[0-9a-f]{64}$/i.test(key);
 
 const withoutSlash = (/** @type {string} */ url) => url.replace(/\/+$/, "");
 /**
@@ -264,7 +264,7 @@ export async function fetchKeys({ url, fetch, ends }) {
 function readKeys(body) {
   const { suite, keys } = JSON.parse(body);
   /** @type {string[]} */
-  const listed = keys.slice(0, MOST_KEYS).map((/** @type {{ public: string }} */ key) => key.public.toLowerCase());
+  const listed = keys.slice(0, MOST_KEYS).map((/** @type {{ public: string }} */ one) => one.public.toLowerCase());
   // Keys for something else: a relay or a collector of another version.
   return suite === SUITE && listed.every(isKey) ? { keys: listed } : { code: "keys-differ", said: "", after: null };
 }

@@ -22,6 +22,8 @@ import { refusedOf, sendReports, waitAsked } from "./transport.js";
  * @property {string} campaign
  * @property {Settled} options
  * @property {Route} route
+ *
+ * @typedef {Waiting & { status: string }} Judged
  */
 
 const LONGEST_ASKED = 86_400_000;
@@ -41,13 +43,11 @@ export async function uploadQueue(sending, ends, tally) {
     const part = await readBatch(sending);
     if (!part.length) return;
     if (performance.now() >= ends) refuse("waiting");
-    const outcome = await deliver(sending, await sealOrPutOff(sending, part, ends), { ends });
-    if (!outcome.statuses) return refuseSaying(outcome.code, outcome.said);
-    const settled = outcome.statuses.filter((status) => !isUnopened(sending, status));
-    const refused = refusedOf(settled);
-    tally.sent += settled.length - refused.length;
+    const { judged, failure } = await deliver(sending, await sealOrPutOff(sending, part, ends), { ends });
+    const refused = refusedOf(judged.map(({ status }) => status));
+    tally.sent += judged.length - refused.length;
     tally.refused.push(...refused);
-    if (settled.length < part.length) refuse("waiting");
+    if (failure) refuseSaying(failure.code, failure.said);
   }
 }
 
@@ -82,34 +82,39 @@ export async function sealOrPutOff(sending, part, ends) {
  * @param {Sending} sending
  * @param {Waiting[]} part all of which is ready to be sent
  * @param {{ ends: number, keepalive?: boolean }} how
- * @returns {Promise<Sent>}
  */
 export async function deliver(sending, part, { ends, keepalive = false }) {
   const { options, route } = sending;
   const reports = part.map(({ sent }) => fromHex(/** @type {string} */ (sent)));
   const outcome = await sendReports({ ...route.receiver, fetch: options.fetch, ends, keepalive }, reports);
-  if (!outcome.statuses) {
-    await putOff(sending, outcome);
-    return outcome;
-  }
-  const { statuses } = outcome;
-  const unopened = part.filter((_, place) => isUnopened(sending, statuses[place]));
-  const outdated = unopened.length ? await route.outdated(unopened) : [];
+  const { judged, failure, outdated } = await judge(route, part, outcome);
   await transact(options, (state) => {
-    settle(state, sending, part, statuses);
-    if (unopened.length) noteFailure(state, sending, null);
+    if (judged.length) settle(state, sending.campaign, judged);
+    if (failure) noteFailure(state, sending, failure);
     route.forget(state, outdated);
   });
-  return outcome;
+  return { judged, failure };
 }
 
 /**
- * Whether a relay says that the report's key is listed no more.
+ * What an answer means: the reports that it settles, and why others wait on. Of those, which are to be sealed again.
  *
- * @param {Sending} sending
- * @param {string} status
+ * @param {Route} route
+ * @param {Waiting[]} part
+ * @param {Sent} outcome
+ * @returns {Promise<{ judged: Judged[], failure: Unsent | null, outdated: Waiting[] }>}
  */
-const isUnopened = ({ route }, status) => status === UNKNOWN_KEY && route.way === "relay";
+async function judge(route, part, outcome) {
+  const { statuses } = outcome;
+  if (!statuses) return { judged: [], failure: outcome, outdated: [] };
+  const all = part.map((one, place) => ({ ...one, status: statuses[place] }));
+  const isUnopened = (/** @type {Judged} */ { status }) => status === UNKNOWN_KEY && route.way === "relay";
+  const unopened = all.filter(isUnopened);
+  if (!unopened.length) return { judged: all, failure: null, outdated: [] };
+  const outdated = await route.outdated(unopened);
+  const code = outdated.length < unopened.length ? "keys-differ" : "waiting";
+  return { judged: all.filter((one) => !isUnopened(one)), failure: { code, said: "", after: null }, outdated };
+}
 
 /**
  * Nothing was sent: the next attempt is put off.
@@ -117,7 +122,7 @@ const isUnopened = ({ route }, status) => status === UNKNOWN_KEY && route.way ==
  * @param {Sending} sending
  * @param {Unsent} unsent
  */
-const putOff = (sending, { after }) => transact(sending.options, (state) => noteFailure(state, sending, after));
+const putOff = (sending, unsent) => transact(sending.options, (state) => noteFailure(state, sending, unsent));
 
 /**
  * @param {LedgerState} state
@@ -137,28 +142,26 @@ function nextBatch(state, campaign, { environment, batch, now }, route) {
 
 /**
  * @param {LedgerState} state
- * @param {Sending} sending
- * @param {Waiting[]} part
- * @param {string[]} statuses
+ * @param {string} campaign
+ * @param {Judged[]} judged
  */
-function settle(state, sending, part, statuses) {
-  const route = routeOf(state, sending.campaign);
-  const settled = statuses.filter((status) => !isUnopened(sending, status));
-  const gone = new Set(part.filter((_, place) => !isUnopened(sending, statuses[place])).map(({ report }) => report));
+function settle(state, campaign, judged) {
+  const route = routeOf(state, campaign);
+  const gone = new Set(judged.map(({ report }) => report));
   state.queue = state.queue.filter((item) => !gone.has(item.report));
-  const refused = refusedOf(settled).length;
+  const refused = refusedOf(judged.map(({ status }) => status)).length;
   route.failures = 0;
   route.notBefore = 0;
-  route.sent += settled.length - refused;
+  route.sent += judged.length - refused;
   route.refused += refused;
 }
 
 /**
  * @param {LedgerState} state
  * @param {Sending} sending
- * @param {string | null} after
+ * @param {Unsent} unsent
  */
-function noteFailure(state, { campaign, options }, after) {
+function noteFailure(state, { campaign, options }, { after }) {
   const route = routeOf(state, campaign);
   route.failures++;
   route.notBefore = options.now() + backOff(route.failures, after, options);
