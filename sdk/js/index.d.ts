@@ -241,17 +241,8 @@ export class BrowserLedger implements Ledger {
   update<T>(change: (state: LedgerState) => T): Promise<T>;
 }
 
-/** Makes a report such that only the collector with a key reads it; `keyveil/sealed` has the one that there is. */
-export type Seal = (report: Uint8Array, to: SealedTo) => Promise<Uint8Array>;
-
-/** Whom and what a report is sealed for. */
-export interface SealedTo {
-  /** The collector's public key: 64 hexadecimal digits. */
-  key: string;
-  /** The campaign's id. */
-  campaign: string;
-  round: number;
-}
+/** What seals and knows the way through a relay; `seal` of `keyveil/sealed` is the one there is. */
+export type Seal = (round: Round, options: never) => object;
 
 /** The way through a relay, another operator's than the collector. */
 export interface Relay {

@@ -150,7 +150,7 @@ test("a report is sealed once: every retry, visit and repeat sends the same byte
   assert.equal(met[0].reports[0], here.sent()[0][1]);
 });
 
-test("a no wipes what was sealed, and what was being sealed is not sent after it", async () => {
+test("a no wipes what was sealed, and what was being sealed is not sent after it", async (context) => {
   const here = world({ statuses: () => ({ status: 503 }) });
   const { device, ledger } = await opened(relayed(), here, { relay: { key: freshKey().public } });
   await device.submit(held);
@@ -161,10 +161,14 @@ test("a no wipes what was sealed, and what was being sealed is not sent after it
   assert.deepEqual([answers[0].bytes, answers[0].sealed, queue], [null, null, []]);
 
   const later = world();
-  let go;
-  const slowly = (...given) => new Promise((done) => (go = () => done(seal(...given))));
-  const other = await opened(relayed(), later, { relay: { key: freshKey().public, seal: slowly } });
+  const other = await opened(relayed(), later, { relay: { key: freshKey().public } });
   await other.device.submit(held);
+  let go;
+  const { generateKey } = globalThis.crypto.subtle;
+  context.mock.method(globalThis.crypto.subtle, "generateKey", async (...given) => {
+    await new Promise((done) => (go = done));
+    return generateKey.apply(globalThis.crypto.subtle, given);
+  });
   const uploading = other.device.upload();
   await new Promise((wake) => setTimeout(wake, 20));
   await other.device.disable();
@@ -373,6 +377,20 @@ test("each report is sealed for its own round, and all of a round are of one len
     assert.equal(readReport(Buffer.from(inside, "hex")).round, round);
   }
   assert.equal(reports[0].length, reports[1].length);
+});
+
+test("the person is told which way it goes, once it does", async () => {
+  const ways = {
+    relay: [{ key: freshKey().public }, /sealed through a relay/],
+    direct: [undefined, /to the collector/],
+  };
+  for (const [relay, words] of Object.values(ways)) {
+    const { device } = await opened(relayed("allowed"), world(), { relay });
+    await device.submit(held);
+    assert.doesNotMatch((await device.explain(held)).text, words);
+    await device.upload();
+    assert.match((await device.explain(held)).text, words);
+  }
 });
 
 test("where nothing can seal, reports wait", async (context) => {

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { webcrypto } from "node:crypto";
 import { test } from "node:test";
 import { fromHex, toHex } from "../keyveil.js";
-import { seal } from "../sealed.js";
+import { sealReport as seal } from "../sealed.js";
 import { sealBase } from "../src/sealing/hpke.js";
 import { sealReport } from "../src/sealing/sealed.js";
 import { opened, openedReport, pairOf } from "./support/opening.js";

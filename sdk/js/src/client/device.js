@@ -18,7 +18,7 @@ import { asksNotToTrack } from "./consent.js";
 import { tell } from "./explain.js";
 import { Hiding, tellPages } from "./hiding.js";
 import { settled } from "./options.js";
-import { Route } from "./route.js";
+import { DirectRoute } from "./route.js";
 import { transact } from "./transactions.js";
 import { fetchView, issuedIds, isSamePlace, splitAddress } from "./transport.js";
 import { uploadQueue } from "./upload.js";
@@ -28,6 +28,7 @@ import { ID_BYTES, Vote } from "./vote.js";
  * @import { Code, Held, LedgerState, Options, Outcome, RefusedReport, Round } from "../../index.d.ts"
  * @import { Status, Submitted } from "../../index.d.ts"
  * @import { Settled } from "./options.js"
+ * @import { Route } from "./route.js"
  * @import { Voting } from "./vote.js"
  */
 
@@ -44,6 +45,18 @@ function idsOf({ id, campaign }, { ids, url, token, fetch, timeout }, areIssued 
   if (!areIssued) return () => randomBytes(ID_BYTES);
   // An id of the device's own would never count, and its answer would be spent.
   return url === undefined ? () => refuse("no-id") : issuedIds({ url, campaign: id, token, fetch, timeout });
+}
+
+/**
+ * The way that reports go.
+ *
+ * @param {Round} round
+ * @param {Settled} options
+ * @returns {Route}
+ */
+function wayOf(round, options) {
+  if (!options.relay) return new DirectRoute(round, options);
+  return /** @type {Route} */ (options.relay.seal(round, /** @type {never} */ (options)));
 }
 
 /**
@@ -81,7 +94,7 @@ export class Device {
     this.#round = round;
     this.#options = options;
     this.#vote = new Vote(round, options);
-    this.#sending = { campaign: round.id, options, route: new Route(round, options) };
+    this.#sending = { campaign: round.id, options, route: wayOf(round, options) };
     this.#hiding = new Hiding(this.#sending);
   }
 

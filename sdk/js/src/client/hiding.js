@@ -9,11 +9,11 @@
  * sealed yet stays.
  */
 import { asksNotToTrack } from "./consent.js";
-import { deliver, readBatch, sealOrPutOff } from "./upload.js";
+import { deliver, readBatch } from "./upload.js";
 
 /**
  * @import { Environment } from "./consent.js"
- * @import { Waiting } from "./route.js"
+ * @import { Ready } from "./route.js"
  * @import { Sending } from "./upload.js"
  */
 
@@ -27,13 +27,10 @@ export class Hiding {
   #options;
   /** @type {(() => void) | null} */
   #end = null;
-  /** @type {Waiting[]} */
+  /** @type {Ready[]} */
   #ready = [];
   /** Counts how often all was forgotten: what was read before that is not held after it. */
   #forgotten = 0;
-
-  /** Whether a key to seal to is being asked for. */
-  #isAsking = false;
 
   /** @param {Sending} sending */
   constructor(sending) {
@@ -94,32 +91,9 @@ export class Hiding {
     if (this.#isHidden()) this.#send();
   }
 
-  /**
-   * What may be sent, sealed where it must be. Nobody waits for a key that must be asked for: it is looked again once
-   * it is there.
-   */
   async #read() {
-    const { route } = this.#sending;
     const batch = await readBatch(this.#sending);
-    if (batch.every(({ sent }) => sent !== null)) return batch;
-    if (!route.knowsKey) {
-      if (!this.#isAsking) void this.#ask(batch);
-      return batch.filter(({ sent }) => sent !== null);
-    }
-    return sealOrPutOff(this.#sending, batch, performance.now() + this.#options.timeout);
-  }
-
-  /** @param {Waiting[]} batch */
-  async #ask(batch) {
-    this.#isAsking = true;
-    try {
-      await sealOrPutOff(this.#sending, batch, performance.now() + this.#options.timeout);
-      if (this.#end) await this.#look();
-    } catch {
-      // What cannot be sealed is said to whoever uploads.
-    } finally {
-      this.#isAsking = false;
-    }
+    return this.#sending.route.atHand(batch, () => void (this.#end && this.#look()));
   }
 
   /** Nothing is waited for before the request is begun. */
@@ -142,11 +116,11 @@ export class Hiding {
 /**
  * How many reports, from the first, go into a request that outlives the page.
  *
- * @param {Waiting[]} batch
+ * @param {Ready[]} batch
  */
 function fitting(batch) {
   let bytes = 0;
-  const end = batch.findIndex(({ sent }) => (bytes += FRAME_BYTES + (sent ?? "").length / 2) > MOST_BYTES);
+  const end = batch.findIndex(({ sent }) => (bytes += FRAME_BYTES + sent.length / 2) > MOST_BYTES);
   return end < 0 ? batch.length : end;
 }
 

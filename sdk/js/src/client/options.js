@@ -2,7 +2,7 @@
 import { BrowserLedger, hasIndexedDb } from "../ledgers/browser.js";
 import { randomBytes } from "../numerics/bytes.js";
 import { refuse } from "../refusals.js";
-import { checkAddress, checkToken, isKey, ownFetch, TIMEOUT } from "./transport.js";
+import { checkAddress, checkToken, ownFetch, TIMEOUT } from "./transport.js";
 
 /**
  * @import { Ledger, Options, Relay } from "../../index.d.ts"
@@ -56,15 +56,7 @@ export function settled(options) {
   }
   if (chosen.url !== undefined) checkAddress(chosen.url);
   checkToken(chosen.token);
-  if (chosen.relay !== undefined) checkRelay(chosen.relay);
   return { ...chosen, ledger: chosen.ledger ?? ownLedger() };
-}
-
-/** @param {Relay} relay */
-function checkRelay({ url, seal, key }) {
-  checkAddress(url);
-  if (typeof seal !== "function") throw new TypeError("a relay needs the seal of keyveil/sealed");
-  if (key !== undefined && !isKey(key)) throw new TypeError("a collector's key is 64 hexadecimal digits");
 }
 
 /** The browser's ledger where there is one; Node is told where its file is. */

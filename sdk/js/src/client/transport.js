@@ -1,5 +1,5 @@
 /**
- * Over the network: a batch of reports in one POST, a campaign in one GET, a list of keys, an id for a report.
+ * Over the network: a batch of reports in one POST, a campaign in one GET, an id for a report.
  *
  * https is required, except towards this machine. Redirects are not followed. Every wait has a deadline in all,
  * and every answer a largest size, whatever the collector does.
@@ -16,7 +16,6 @@ import { within } from "./deadline.js";
  * @typedef {typeof globalThis.fetch} Fetch
  * @typedef {{ statuses?: undefined, code: string, said: string, after: string | null }} Unsent
  * @typedef {{ statuses: string[] } | Unsent} Sent a status for each report, or why there is none
- * @typedef {{ keys: string[] }} Listed public keys in hexadecimal digits, the newest first
  */
 
 export const TIMEOUT = 10_000;
@@ -24,9 +23,6 @@ const LARGEST_CAMPAIGN = 3 * 2 ** 20;
 const LARGEST_STATUSES = 64 * 2 ** 10;
 const LONGEST_WORDS = 300;
 const STATUS_BYTES = 64;
-const LARGEST_KEYS = 64 * 2 ** 10;
-const MOST_KEYS = 200;
-const SUITE = "x25519-hkdf-sha256-aes128gcm";
 
 // A batch with one of these answers will never be taken; any other answer may be a matter of time.
 const TOO_LARGE = 413;
@@ -39,7 +35,7 @@ const MAY_PASS = [408, 425, 429];
  *
  * @param {number} status
  */
-function refusalOf(status) {
+export function refusalOf(status) {
   if (status === 401 || status === 403) return "token-refused";
   return status >= 400 && status < 500 && !MAY_PASS.includes(status) ? "refused" : "waiting";
 }
@@ -102,9 +98,7 @@ export function checkToken(token) {
 export const isSamePlace = (/** @type {string} */ one, /** @type {string} */ other) =>
   parsedAddress(one).origin === parsedAddress(other).origin;
 
-export const isKey = (/** @type {unknown} */ key) => typeof key === "string" && /^[0-9a-f]{64}$/i.test(key);
-
-const withoutSlash = (/** @type {string} */ url) => url.replace(/\/+$/, "");
+export const withoutSlash = (/** @type {string} */ url) => url.replace(/\/+$/, "");
 /**
  * @param {string} [token]
  * @returns {Record<string, string>}
@@ -119,7 +113,7 @@ function authorization(token) {
  *
  * @param {{ fetch: Fetch, address: string, init: RequestInit, timeout: number, largest: number }} request
  */
-function exchange({ fetch, address, init, timeout, largest }) {
+export function exchange({ fetch, address, init, timeout, largest }) {
   return within(timeout, async (signal) => {
     const response = await fetch(address, { ...init, signal, credentials: "omit", redirect: "error" });
     const after = response.headers.get("retry-after");
@@ -238,35 +232,6 @@ function readStatuses(body, expected) {
     Array.isArray(reports) && reports.length === expected && reports.every((status) => typeof status === "string");
   if (!isRight) throw new TypeError("not one status a report");
   return reports;
-}
-
-/**
- * The keys that a collector or a relay lists, before a moment of `performance.now()`; or why there are none.
- *
- * @param {{ url: string, fetch: Fetch, ends: number }} place
- * @returns {Promise<Listed | Unsent>}
- */
-export async function fetchKeys({ url, fetch, ends }) {
-  try {
-    const [address, timeout] = [`${withoutSlash(url)}/v1/keys`, ends - performance.now()];
-    const answer = await exchange({ fetch, address, init: {}, timeout, largest: LARGEST_KEYS });
-    if (answer.body === null) return { code: refusalOf(answer.status), said: answer.said, after: answer.after };
-    return readKeys(answer.body);
-  } catch {
-    return { code: "waiting", said: "", after: null };
-  }
-}
-
-/**
- * @param {string} body
- * @returns {Listed | Unsent}
- */
-function readKeys(body) {
-  const { suite, keys } = JSON.parse(body);
-  /** @type {string[]} */
-  const listed = keys.slice(0, MOST_KEYS).map((/** @type {{ public: string }} */ one) => one.public.toLowerCase());
-  // Keys for something else: a relay or a collector of another version.
-  return suite === SUITE && listed.every(isKey) ? { keys: listed } : { code: "keys-differ", said: "", after: null };
 }
 
 /**

@@ -13,7 +13,7 @@
 import { concat, fromHex, sha256, toUtf8 } from "../numerics/bytes.js";
 import { sealBase } from "./hpke.js";
 
-/** @import { SealedTo } from "../../index.d.ts" */
+/** @import { SealedTo } from "../../index.sealed.d.ts" */
 
 const VERSION = 1;
 const KEY_ID_BYTES = 8;
