@@ -5,6 +5,12 @@ what the user holds, the random words and the report's id, and then what comes o
 what was spent by then, in units of 2**-192. Where `held` is null the device must not read the record, where
 `words` is null it must not draw. `play` is the runner in Python; the one in JavaScript does the same.
 
+Where a relay takes part, a history has the collector's opening keys, and a step may name the relay and the key
+that the application ships. What comes of an upload is then also who was asked for what, in order (`requests`):
+an address, the reports that went there, or the sealed ones. No two sealed reports are alike, so of each it says
+which one it is, counted from the history's first, the key and the round that everybody reads, and the report
+inside.
+
 Every expected code is written here by hand; bytes and units are the device's own, from its first run on.
 """
 
@@ -12,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -28,13 +35,15 @@ from keyveil.client.answer import HttpAnswer
 from keyveil.client.ledger import Ledger
 from keyveil.errors import KeyveilError
 from keyveil.numerics import Words
-from keyveil.report import REPORT_ID_BYTES
+from keyveil.report import REPORT_ID_BYTES, read_frames
 from keyveil.rounds import Round
+from keyveil.sealing import SUITE, OpeningKey, SealedHeader
 
 Description = dict[str, Any]
 NOON = 1_800_000_000
 DAY = 86_400
 ALL_ACCEPTED = {"status": 200, "body": '{"reports":["accepted"]}'}
+COLLECTOR, RELAY = "https://collector.example", "https://relay.example"
 
 
 class Unread(Mapping[str, float]):
@@ -57,6 +66,9 @@ class Step:
     draws: bool = False
     at: int = NOON
     collector: tuple[Mapping[str, Any], ...] = ()
+    """What is answered, request by request, whoever is asked."""
+    goes_through_relay: bool = False
+    shipped: OpeningKey | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +80,8 @@ class History:
     steps: tuple[Step, ...]
     secret: bytes = bytes(32)
     caps: dict[str, float] = field(default_factory=lambda: {"campaign": 4, "lifetime": 16})
+    keys: tuple[OpeningKey, ...] = ()
+    """Of the collector, where a relay takes part."""
 
 
 def files() -> dict[str, dict[str, Any]]:
@@ -92,6 +106,8 @@ def written(history: History) -> dict[str, Any]:
                 "words": _words(label, asked).data.hex() if step.draws else None,
                 "id": hashlib.sha256(f"id {label}".encode()).hexdigest()[: 2 * REPORT_ID_BYTES],
                 **({"collector": list(step.collector)} if step.do == "upload" else {}),
+                **({"relay": RELAY} if step.goes_through_relay else {}),
+                **({"sealing_key": step.shipped.public.hex()} if step.shipped else {}),
                 "code": step.code,
             }
         )
@@ -100,6 +116,7 @@ def written(history: History) -> dict[str, Any]:
         "what": history.what,
         "secret": history.secret.hex(),
         "caps": history.caps,
+        **({"opening_keys": [key.private.hex() for key in history.keys]} if history.keys else {}),
         "steps": steps,
     }
     for step_, (said, seen) in zip(history.steps, zip(steps, play(content), strict=True), strict=True):
@@ -117,17 +134,60 @@ def _words(label: str, description: Description) -> Words:
 
 
 def play(content: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """What a Python device does at each step: code, bytes, what was spent in the campaign and in all."""
+    """What a Python device does at each step: code, bytes, what was spent in the campaign and in all.
+
+    And whom it asked, where a relay takes part.
+    """
+    keys = [OpeningKey(bytes.fromhex(key)) for key in content.get("opening_keys", ())]
+    mail = Mail({key.id: key for key in keys})
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         stack.enter_context(patch.dict("os.environ", {"DO_NOT_TRACK": ""}))
         path = Path(folder) / "device.db"
         secret = bytes.fromhex(content["secret"])
         for step in content["steps"]:
             with patch("keyveil.client.ledger.new_secret", return_value=secret):
-                yield _step(path, content["caps"], step)
+                seen = _step(path, content["caps"], step, mail)
+                asked = mail.taken()
+                yield {**seen, "requests": asked} if keys and step["do"] == "upload" else seen
 
 
-def _step(path: Path, caps: Mapping[str, float], step: Mapping[str, Any]) -> dict[str, Any]:
+class Mail:
+    """What a device sent in a history, and what there is to say of it."""
+
+    def __init__(self, keys: Mapping[bytes, OpeningKey]) -> None:
+        self._keys = keys
+        self._sealed: list[bytes] = []
+        self._requests: list[dict[str, Any]] = []
+
+    def note(self, url: str, body: bytes | None, campaign: str) -> None:
+        """A request."""
+        reports = [] if body is None else list(read_frames(body))
+        if url.endswith("/sealed"):
+            self._requests.append({"url": url, "sealed": [self._opened(one, campaign) for one in reports]})
+        elif body is not None:
+            self._requests.append({"url": url, "reports": [report.hex() for report in reports]})
+        else:
+            self._requests.append({"url": url})
+
+    def taken(self) -> list[dict[str, Any]]:
+        """The requests since it was asked last."""
+        taken, self._requests = self._requests, []
+        return taken
+
+    def _opened(self, sealed: bytes, campaign: str) -> dict[str, Any]:
+        if sealed not in self._sealed:
+            self._sealed.append(sealed)
+        header = SealedHeader.read(sealed)
+        report = self._keys[header.key].open(sealed, campaign=campaign, round=header.round)
+        return {
+            "which": self._sealed.index(sealed),
+            "key": header.key.hex(),
+            "round": header.round,
+            "report": report.hex(),
+        }
+
+
+def _step(path: Path, caps: Mapping[str, float], step: Mapping[str, Any], mail: Mail) -> dict[str, Any]:
     answers = iter(step.get("collector", ()))
 
     def entropy(n_words: int) -> Words:
@@ -137,6 +197,7 @@ def _step(path: Path, caps: Mapping[str, float], step: Mapping[str, Any]) -> dic
         return words
 
     def exchange(url: str, body: bytes | None, timeout: float, largest: int) -> HttpAnswer:
+        mail.note(url, body, campaign or "")
         said = next(answers)
         return HttpAnswer(status=said["status"], body=said["body"].encode())
 
@@ -146,7 +207,9 @@ def _step(path: Path, caps: Mapping[str, float], step: Mapping[str, Any]) -> dic
         device = Reporter.open(
             step["description"],
             ledger=path,
-            collector="https://collector.example",
+            collector=COLLECTOR,
+            relay=step.get("relay"),
+            sealing_key=step.get("sealing_key"),
             caps=Caps(**caps),
             entropy=entropy,
             ids=lambda: bytes.fromhex(step["id"]),
@@ -211,6 +274,7 @@ def everything() -> Iterator[History]:
     """All histories, the honest ones first."""
     yield from honest()
     yield from hostile()
+    yield from relayed()
 
 
 def honest() -> Iterator[History]:
@@ -581,6 +645,205 @@ def hostile() -> Iterator[History]:
             YES,
             *map(answers, reversed(rounds_)),
             *(refuses("over-promise", {**r, "number": 9}) for r in rounds_),
+        ),
+    )
+
+
+# --- relays ---
+
+OLD_KEY, NEW_KEY, RELAYS_OWN = (
+    OpeningKey(hashlib.sha256(name).digest()) for name in (b"old", b"new", b"own")
+)
+BUSY = {"status": 503, "body": ""}
+KEY_IS_UNKNOWN = {"status": 200, "body": '{"reports":["unknown-key"]}'}
+
+
+def lists(*keys: OpeningKey) -> Mapping[str, Any]:
+    """A list of keys, as a collector or a relay gives it."""
+    said = [{"id": key.id.hex(), "public": key.public.hex(), "made_at": 0} for key in keys]
+    return {"status": 200, "body": json.dumps({"suite": SUITE, "keys": said})}
+
+
+def sends(code: str, *said: Mapping[str, Any], on_day: int = 0, **more: Any) -> Step:
+    """An upload to the collector, and what is answered to each of its requests."""
+    return Step(do="upload", code=code, collector=said, at=NOON + on_day * DAY, **more)
+
+
+def relays(code: str, *said: Mapping[str, Any], **more: Any) -> Step:
+    """An upload through the relay."""
+    return sends(code, *said, goes_through_relay=True, **more)
+
+
+def relayed() -> Iterator[History]:
+    """Relays, honest and not: one way a campaign, sealed once, to a key that both list."""
+    asked = asking(relay="required", batch=10).device_config()
+    allowed = asking(relay="allowed", batch=10).device_config()
+    queues = Step(do="submit", code="done", description=asked, held=HELD, draws=True)
+    queues_allowed = replace(queues, description=allowed)
+    again = Step(do="submit", code="done")
+    both = lists(OLD_KEY), lists(OLD_KEY)
+    keys = (OLD_KEY, NEW_KEY)
+    yield History(
+        name="relay-required",
+        what="a campaign that requires a relay: nothing goes to the collector, whatever fails",
+        keys=keys,
+        steps=(
+            YES,
+            queues,
+            sends("relay-required"),
+            relays("waiting", *both, BUSY),
+            sends("relay-required", on_day=2),
+            relays("refused", {"status": 404, "body": ""}, on_day=2),
+            sends("relay-required", on_day=4),
+            relays("done", ALL_ACCEPTED, on_day=4),
+        ),
+    )
+    yield History(
+        name="relay-repeats",
+        what="sealed once: sent again, or queued again, it is the same bytes, whatever keys there are since",
+        keys=keys,
+        steps=(
+            YES,
+            queues,
+            relays("waiting", *both, BUSY),
+            relays("waiting", {"status": 200, "body": "?"}, on_day=2),
+            relays("done", ALL_ACCEPTED, on_day=4),
+            again,
+            relays("done", ALL_ACCEPTED, on_day=4, shipped=NEW_KEY),
+            again,
+            relays("done", ALL_ACCEPTED, on_day=5),
+        ),
+    )
+    yield History(
+        name="relay-newest-key",
+        what="the newest of the collector's keys that the relay lists too",
+        keys=keys,
+        steps=(
+            YES,
+            queues,
+            relays("done", lists(RELAYS_OWN, OLD_KEY), lists(NEW_KEY, OLD_KEY), ALL_ACCEPTED),
+        ),
+    )
+    yield History(
+        name="relay-own-key",
+        what="a relay that lists a key of its own, and a collector that has one for this device alone",
+        keys=keys,
+        steps=(
+            YES,
+            queues,
+            relays("keys-differ", lists(RELAYS_OWN), lists(OLD_KEY)),
+            relays("keys-differ", lists(OLD_KEY), lists(NEW_KEY), on_day=2),
+            relays("keys-differ", lists(), lists(), on_day=4),
+            relays("waiting", BUSY, on_day=6),
+            relays("waiting", lists(OLD_KEY), {"status": 200, "body": "[]"}, on_day=8),
+            relays("done", *both, ALL_ACCEPTED, on_day=10),
+        ),
+    )
+    yield History(
+        name="relay-retired-key",
+        what="a key that is retired before the relay takes the report: it is sealed again, and then kept so",
+        keys=keys,
+        steps=(
+            YES,
+            queues,
+            relays("waiting", *both, BUSY),
+            relays("waiting", KEY_IS_UNKNOWN, on_day=2),
+            relays("done", lists(NEW_KEY), lists(NEW_KEY), ALL_ACCEPTED, on_day=4),
+            again,
+            relays("done", ALL_ACCEPTED, on_day=4),
+        ),
+    )
+    yield History(
+        name="relay-shipped-key",
+        what="a key that the application ships: nobody is asked, and only the next application has another",
+        keys=keys,
+        steps=(
+            YES,
+            queues,
+            relays("waiting", BUSY, shipped=OLD_KEY),
+            relays("keys-differ", KEY_IS_UNKNOWN, shipped=OLD_KEY, on_day=2),
+            relays("keys-differ", KEY_IS_UNKNOWN, shipped=OLD_KEY, on_day=4),
+            relays("waiting", KEY_IS_UNKNOWN, shipped=NEW_KEY, on_day=6),
+            relays("done", ALL_ACCEPTED, shipped=NEW_KEY, on_day=8),
+        ),
+    )
+    yield History(
+        name="relay-after-the-collector",
+        what="a report that may have reached the collector never goes through a relay",
+        keys=keys,
+        steps=(
+            YES,
+            queues_allowed,
+            sends("waiting", BUSY),
+            relays("other-route", on_day=2),
+            NO,
+            YES,
+            relays("other-route", on_day=4),
+            sends("done", on_day=4),
+        ),
+    )
+    yield History(
+        name="relay-then-the-collector",
+        what="a report that may have reached a relay never goes to the collector",
+        keys=keys,
+        steps=(
+            YES,
+            queues_allowed,
+            relays("waiting", *both, BUSY),
+            sends("other-route", on_day=2),
+            relays("done", ALL_ACCEPTED, on_day=2),
+            again,
+            sends("other-route", on_day=2),
+        ),
+    )
+    yield History(
+        name="relay-keys-alone",
+        what="to ask for keys is not to send: the other way is still open",
+        keys=keys,
+        steps=(
+            YES,
+            queues_allowed,
+            relays("keys-differ", lists(OLD_KEY), lists(NEW_KEY)),
+            sends("done", ALL_ACCEPTED, on_day=2),
+            again,
+            relays("other-route", on_day=2),
+        ),
+    )
+    yield History(
+        name="relay-not-wanted",
+        what="a campaign without relays",
+        keys=keys,
+        steps=(
+            YES,
+            replace(queues, description=asking().device_config()),
+            relays("not-relayed"),
+            sends("done", ALL_ACCEPTED),
+        ),
+    )
+    yield History(
+        name="relay-wiped",
+        what="a no wipes what was sealed, too",
+        keys=keys,
+        steps=(
+            YES,
+            queues,
+            relays("waiting", *both, BUSY),
+            NO,
+            relays("disabled", on_day=2),
+            YES,
+            relays("done", on_day=2),
+            Step(do="submit", code="answered"),
+        ),
+    )
+    yield History(
+        name="relay-refuses",
+        what="what a relay refuses for another reason is settled, as by a collector",
+        keys=keys,
+        steps=(
+            YES,
+            queues,
+            relays("done", *both, {"status": 200, "body": '{"reports":["wrong-round"]}'}),
+            relays("done", on_day=2),
         ),
     )
 

@@ -110,8 +110,8 @@ class ProtocolError(KeyveilError):
 class MissingPackage(KeyveilError, ImportError):
     """What was asked for needs a package that is not installed; `name` is the package's."""
 
-    def __init__(self, message: str, *, name: str | None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, name: str | None, code: str | None = None) -> None:
+        super().__init__(message, code=code)
         self.name = name
 
 

@@ -145,6 +145,11 @@ class OpeningKey:
         return opened
 
 
+def require_sealing() -> None:
+    """Refuse where nothing is installed that seals."""
+    _hpke()
+
+
 def _info(campaign: str, round: int) -> bytes:
     return _PURPOSE + bytes.fromhex(campaign) + _ROUND.pack(round)
 
@@ -159,7 +164,7 @@ class _Hpke:
             from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
         except ImportError as error:
             said = "sealing a report needs cryptography 50 or newer; pip install 'keyveil[sealed]'"
-            raise MissingPackage(said, name=error.name) from None
+            raise MissingPackage(said, name=error.name, code="no-sealing") from None
         self.suite = hpke.Suite(hpke.KEM.X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_128_GCM)
         # A body that is too short, or whose key is no point that can be used, is a ValueError.
         self.invalid: tuple[type[Exception], ...] = (InvalidTag, ValueError)

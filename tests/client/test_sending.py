@@ -9,7 +9,7 @@ import pytest
 from devices import cheap_round, make_campaign
 
 from keyveil.campaign import Campaign
-from keyveil.client import SENTENCES, Code, Limits, Reporter, fetch_campaign, fetch_round
+from keyveil.client import SENTENCES, Code, Limits, Reporter, fetch_campaign, fetch_round, transport
 from keyveil.client.answer import HttpAnswer, seconds_asked
 from keyveil.client.receipt import receipt_for
 from keyveil.client.transport import checked
@@ -377,22 +377,18 @@ def test_without_a_ledger_nothing_is_kept_and_calls_say_so():
 
 
 def test_a_disk_that_fails_after_the_answer_sends_the_same_bytes_again(device, collector, tmp_path):
-    reporter = device()
-    reporter.enable()
-    reporter.submit(HELD)
-    answered = reporter._exchange
-
     def then_lock(*arguments):
-        answer = answered(*arguments)
+        answer = transport.exchange(*arguments)
         then_lock.holder = sqlite3.connect(tmp_path / "device.db", isolation_level=None)
         then_lock.holder.execute("begin exclusive")
         return answer
 
-    reporter._exchange = then_lock
+    reporter = device(exchange=then_lock)
+    reporter.enable()
+    reporter.submit(HELD)
     assert reporter.upload().code is Code.LEDGER_BUSY
     then_lock.holder.close()
-    reporter._exchange = answered
-    assert reporter.upload()
+    assert device().upload()
     assert len(collector.received) == 2
     assert len(set(collector.received)) == 1
 

@@ -1,6 +1,6 @@
-"""A ledger of format 1 becomes one of format 2: what was spent stays spent, and one answer a round is kept.
+"""Ledgers of formats 1 and 2 become ones of today's: what was spent stays spent, one answer a round is kept.
 
-The old ledgers are made here as the version before wrote them: its tables, its seal.
+The old ledgers are made here as the versions before wrote them: their tables, their seals.
 """
 
 import hashlib
@@ -19,9 +19,9 @@ import pytest
 from devices import make_campaign
 
 from keyveil.client import Caps, Code, Reporter
-from keyveil.client.ledger import Ledger
+from keyveil.client.ledger import FORMAT, Ledger
 from keyveil.errors import BudgetError, LedgerError
-from keyveil.numerics import PRICE_BITS, system_entropy
+from keyveil.numerics import PRICE_BITS, price, system_entropy
 from keyveil.rounds import make_report
 
 OLD = """
@@ -36,6 +36,17 @@ create table route (campaign text primary key, failures integer not null default
                     not_before real not null default 0, sent integer not null default 0,
                     refused integer not null default 0, dropped integer not null default 0) without rowid;
 pragma user_version = 1;
+"""
+SECOND = """
+create table fact (name text primary key, value) without rowid;
+create table answer (campaign text, round integer, pin text, units text not null, report blob,
+                    primary key (campaign, round)) without rowid;
+create table outbox (place integer primary key, campaign text not null, report_id blob not null unique,
+                     report blob not null);
+create table route (campaign text primary key, failures integer not null default 0,
+                    not_before real not null default 0, sent integer not null default 0,
+                    refused integer not null default 0, dropped integer not null default 0) without rowid;
+pragma user_version = 2;
 """
 SECRET, CLOCK = bytes(range(32)), 1_700_000_040.0
 HELD = {"app-1": 30.0}
@@ -64,6 +75,24 @@ def write_old(path, spent, memo=(), waiting=(), consent="given", secret=SECRET):
         connection.executemany("insert into memo values (?, ?, ?, ?, ?)", kept)
         queued = [(of, report[19:35], report) for of, report in waiting]
         connection.executemany("insert into outbox (campaign, report_id, report) values (?, ?, ?)", queued)
+        connection.commit()
+
+
+def write_second(path, answers, waiting=(), routes=(), consent="given"):
+    """A ledger of format 2: rows (campaign, round, pin, units, report), reports, and rows of a route."""
+    rows = [f"{of} {number} {pin} {units}" for of, number, pin, units, _ in sorted(answers)]
+    seal = hmac.digest(SECRET, "\n".join([CLOCK.hex(), consent, *rows]).encode(), hashlib.sha256)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(SECOND)
+        facts = [("secret", SECRET), ("clock", CLOCK), ("consent", consent), ("seal", seal)]
+        connection.executemany("insert into fact values (?, ?)", facts)
+        told = [(of, number, pin, str(units), report) for of, number, pin, units, report in answers]
+        connection.executemany("insert into answer values (?, ?, ?, ?, ?)", told)
+        queued = [(of, report[19:35], report) for of, report in waiting]
+        connection.executemany("insert into outbox (campaign, report_id, report) values (?, ?, ?)", queued)
+        connection.executemany(
+            "insert into route (campaign, failures, sent, refused) values (?, ?, ?, ?)", routes
+        )
         connection.commit()
 
 
@@ -179,6 +208,49 @@ def test_what_an_old_ledger_earned_is_refused(path):
     assert path.read_bytes() == before
 
 
+# --- format 2: no relay, nothing sealed ---
+
+
+def second_answer(campaign):
+    asked = campaign.only_round()
+    return campaign.id, 1, asked.pin, price(asked.mechanism.loss), old_report(campaign)
+
+
+def test_what_format_2_said_is_repeated_and_what_waited_is_sent(path, collector):
+    campaign = make_campaign()
+    said = second_answer(campaign)
+    write_second(path, [said], [(campaign.id, said[-1])])
+    one = device(campaign, path, collector=collector.url)
+    assert one.report({}) == said[-1]
+    assert (one.status().spent, one.status().route) == (1.0, None)
+    assert one.upload()
+    assert collector.received == [said[-1]]
+    assert one.status().route == "direct"
+
+
+@pytest.mark.parametrize("counts", [(1, 0, 0), (0, 1, 0), (0, 0, 1)])
+def test_what_format_2_sent_went_directly(path, counts):
+    """An attempt that failed may have arrived."""
+    allowed = make_campaign(relay="allowed", batch=10)
+    tried, idle = second_answer(allowed), second_answer(replace(allowed, name="idle"))
+    write_second(path, [tried, idle], routes=[(tried[0], *counts), (idle[0], 0, 0, 0)])
+    options = {"relay": "https://relay.example", "sealing_key": "ab" * 32}
+    assert device(allowed, path, **options).upload().code is Code.OTHER_ROUTE
+    assert device(allowed, path).status().route == "direct"
+    assert device(replace(allowed, name="idle"), path, **options).upload()
+
+
+def test_a_ledger_of_format_2_that_was_edited_is_refused(path):
+    campaign = make_campaign()
+    write_second(path, [second_answer(campaign)])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("update answer set units = '0'")
+        connection.commit()
+    with pytest.raises(LedgerError) as refusal:
+        device(campaign, path).report(HELD)
+    assert refusal.value.code == "ledger-corrupt"
+
+
 UPGRADE = """
 import sys
 from keyveil.client.ledger import Ledger
@@ -217,4 +289,4 @@ def test_a_kill_in_the_middle_leaves_one_format_or_the_other_complete(tmp_path, 
             assert all(
                 account.answer(campaign.id, number).report == said[number - 1] for number in (1, 77, 3000)
             )
-    assert met == {1, 2}
+    assert met == {1, FORMAT}

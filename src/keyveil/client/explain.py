@@ -31,6 +31,7 @@ class Story:
     report_id: bytes
     """Of what was sent; nothing if nothing was."""
     sent: bytes | None
+    goes_through_relay: bool
     spent: float
     promised: float
     spent_in_all: float
@@ -51,6 +52,7 @@ def tell(story: Story) -> str:
     else:
         lines += [_said(story, story.sent), *_guesses(story, story.sent)]
     lines += [
+        *_way(story),
         "This device answers once: asked again, it says the same, whatever changes here.",
         f"Spent so far: epsilon {story.spent:.4g} of the {story.promised:.4g} promised for this question, "
         "which moves no guess, whatever is asked and however often, further than from 50 % to "
@@ -85,6 +87,18 @@ def _true(story: Story) -> str:
     known = [f"{name} {value:g}" for name, value in story.held.items() if domain.code_of(name) is not None]
     shown = ", ".join(known[:_SHOWN]) + (f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else "")
     return f"True here: {shown or 'nothing that is asked about'}. This stays on the device."
+
+
+def _way(story: Story) -> list[str]:
+    """How a report goes, where there is a choice."""
+    if not story.campaign.is_relayed:
+        return []
+    if not story.goes_through_relay:
+        return ["It goes to the collector directly, which sees the address that it comes from."]
+    return [
+        "It goes sealed through a relay, which cannot read it; the collector gets it in shuffled batches of "
+        f"at least {story.campaign.batch_of(story.round):,} and does not see who sent it. Both together do."
+    ]
 
 
 def _said(story: Story, sent: bytes) -> str:

@@ -1,9 +1,11 @@
 """What this device has answered and spent, on disk: one SQLite file, and every change one transaction.
 
     fact     the device's secret, the latest time ever seen, consent, the seal; a campaign's last failure
-    answer   a round that was answered: its pin, what it cost, the bytes that were said
-    outbox   reports that wait for the collector (see `queue`)
-    route    how sending goes, a row a campaign: failures in a row, when to try again, counts
+    answer   a round that was answered: its pin, what it cost, the bytes that were said, and as they were
+             sealed for a relay, if they were
+    outbox   reports that wait, and as they were sealed (see `queue`)
+    route    how sending goes, a row a campaign: the way (directly or through a relay) once an attempt was
+             made, failures in a row, when to try again, counts
 
 A round of a campaign has one row in `answer`, made with its first answer and never changed: asked again, the
 device repeats the bytes. Its cost and the report that it pays for are committed together, before anybody
@@ -43,23 +45,24 @@ Clock = Callable[[], float]
 
 # How long to wait for another process that holds the ledger. A host application must not hang.
 _PATIENCE = 2.0
-OLD_FORMAT, FORMAT = 1, 2
+OLD_FORMATS, FORMAT = (1, 2), 3
 _GRAIN = 60.0
 _SECRET_BYTES, NONCE_BYTES = 32, 16
 UNASKED = "unasked"
 _FAILURE = "failure"
 
 ANSWERS = """create table answer (campaign text, round integer, pin text, units text not null, report blob,
-                    primary key (campaign, round)) without rowid;"""
+                    sealed blob, primary key (campaign, round)) without rowid;"""
 _SCHEMA = f"""
 begin;
 create table fact (name text primary key, value) without rowid;
 {ANSWERS}
 create table outbox (place integer primary key, campaign text not null, report_id blob not null unique,
-                     report blob not null);
+                     report blob not null, sealed blob);
 create table route (campaign text primary key, failures integer not null default 0,
                     not_before real not null default 0, sent integer not null default 0,
-                    refused integer not null default 0, dropped integer not null default 0) without rowid;
+                    refused integer not null default 0, dropped integer not null default 0,
+                    way text) without rowid;
 pragma user_version = {FORMAT};
 commit;
 """
@@ -158,13 +161,13 @@ class Account:
         """Book a round's only answer."""
         self._answers[campaign, round] = answer.pin, answer.units
         self.connection.execute(
-            "insert into answer values (?, ?, ?, ?, ?)",
+            "insert into answer (campaign, round, pin, units, report) values (?, ?, ?, ?, ?)",
             (campaign, round, answer.pin, str(answer.units), answer.report),
         )
 
     def wipe_answers(self) -> None:
         """Forget what was said; that it was said, and what it cost, stays."""
-        self.connection.execute("update answer set report = null")
+        self.connection.execute("update answer set report = null, sealed = null")
 
     def note_failure(self, campaign: str, code: str, words: str) -> None:
         """Keep why sending failed last, and when; nothing of it is about the record, and no seal is on it."""
@@ -248,14 +251,14 @@ class Ledger:
         connection = _connect(self.path)
         try:
             (found,) = connection.execute("pragma user_version").fetchone()
-            if found not in (OLD_FORMAT, FORMAT):
+            if found not in (*OLD_FORMATS, FORMAT):
                 raise sqlite3.DatabaseError(f"it is no ledger of format {FORMAT}")
             if not self._was_checked:
                 (verdict,) = connection.execute("pragma quick_check(1)").fetchone()
                 if verdict != "ok":
                     raise sqlite3.DatabaseError("it is damaged")
                 self._was_checked = True
-            if found == OLD_FORMAT:
+            if found in OLD_FORMATS:
                 from keyveil.client.upgrade import upgrade
 
                 upgrade(connection)

@@ -3,6 +3,10 @@
 When a report does not fit, the oldest make room and are counted as dropped. A report stays until the
 collector has said what became of it; sending it twice is harmless, because it is counted by its id.
 
+A campaign's reports go one way, directly or through a relay: whoever got one both ways would know its sender.
+The way is written down before the first attempt. What a relay carries is sealed once and kept so, here and
+beside the answer that it repeats: other bytes would be carried twice.
+
 After the n-th failure in a row the next attempt waits a uniform time below min(1 hour, 1 s * 2**n):
 full jitter, so that a crowd of devices does not come back all at once. A collector that names a time
 (Retry-After) gets it, up to a day.
@@ -10,12 +14,17 @@ full jitter, so that a crowd of devices does not come back all at once. A collec
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sqlite3
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from keyveil.client.ledger import Account
 from keyveil.errors import TransportError
 from keyveil.report import Envelope
+
+DIRECTLY, THROUGH_RELAY = "direct", "relay"
+_WORDS = {DIRECTLY: "to the collector directly", THROUGH_RELAY: "through a relay"}
 
 _FIRST_WAIT, _LONGEST_WAIT, _LONGEST_ASKED = 1.0, 3600.0, 86_400.0
 
@@ -42,6 +51,13 @@ class Traffic:
     not_before: float = 0.0
 
 
+class Waiting(NamedTuple):
+    """A report that waits, and as it was sealed for a relay; None if it was not."""
+
+    report: bytes
+    sealed: bytes | None
+
+
 class Queue:
     """The reports of one campaign that wait; the bounds are over all campaigns."""
 
@@ -51,28 +67,87 @@ class Queue:
         self._sql("insert or ignore into route (campaign) values (?)", (campaign,))
 
     def put(self, *reports: bytes) -> None:
-        """Add reports, but for those that wait already."""
+        """Add reports, but for those that wait already; one that was sealed before waits as it was sealed."""
         for report in reports:
+            said = Envelope.from_bytes(report)
             self._sql(
-                "insert or ignore into outbox (campaign, report_id, report) values (?, ?, ?)",
-                (self._campaign, Envelope.from_bytes(report).report_id, report),
+                "insert or ignore into outbox (campaign, report_id, report, sealed) values (?1, ?2, ?3, "
+                "(select sealed from answer where campaign = ?1 and round = ?4 and report = ?3))",
+                (self._campaign, said.report_id, report, said.round),
             )
         self._make_room()
 
-    def batch(self) -> list[bytes]:
+    def batch(self) -> list[Waiting]:
         """The oldest reports, as many as may be sent at once."""
         rows = self._sql(
-            "select report from outbox where campaign = ? order by place limit ?",
+            "select report, sealed from outbox where campaign = ? order by place limit ?",
             (self._campaign, self._limits.batch_reports),
         )
-        chosen: list[bytes] = []
+        chosen: list[Waiting] = []
         room = self._limits.batch_bytes
-        for (report,) in rows:
-            room -= len(report)
+        for row in rows:
+            one = Waiting(*row)
+            room -= len(one.sealed or one.report)
             if room < 0 and chosen:
                 break
-            chosen.append(report)
+            chosen.append(one)
         return chosen
+
+    @property
+    def way(self) -> str | None:
+        """The way that the campaign's reports go; None before the first attempt to send one."""
+        (way,) = self._sql("select way from route where campaign = ?", (self._campaign,)).fetchone()
+        if way not in (None, *_WORDS):
+            raise sqlite3.DatabaseError("parts of it make no sense")
+        found: str | None = way
+        return found
+
+    def check_way(self, way: str) -> None:
+        """Refuse another way than the one that was taken before."""
+        taken = self.way
+        if taken is not None and taken != way:
+            raise TransportError(
+                f"reports of this campaign went {_WORDS[taken]} before and do not go {_WORDS[way]} now; a "
+                "report that comes both ways shows who sent it",
+                code="other-route",
+            )
+
+    def take_way(self, way: str) -> None:
+        """From now on the campaign's reports go this way, or a refusal; committed before any is sent."""
+        self.check_way(way)
+        self._sql("update route set way = ? where campaign = ?", (way, self._campaign))
+
+    def keep_sealed(self, batch: Sequence[Waiting]) -> list[Waiting]:
+        """Keep how reports were sealed, each the first time; those that wait still, as they were then."""
+        kept = []
+        for report, sealed in batch:
+            said = Envelope.from_bytes(report)
+            self._sql(
+                "update outbox set sealed = ? where report_id = ? and sealed is null",
+                (sealed, said.report_id),
+            )
+            found = self._sql("select sealed from outbox where report_id = ?", (said.report_id,)).fetchone()
+            if found is not None:
+                kept.append(Waiting(report, bytes(found[0])))
+                self._sql(
+                    "update answer set sealed = ? where campaign = ? and round = ? and report = ?",
+                    (kept[-1].sealed, self._campaign, said.round, report),
+                )
+        return kept
+
+    def forget_sealed(self, batch: Iterable[Waiting]) -> None:
+        """Forget how reports were sealed, where they were not sealed again since: nobody opens them so."""
+        for report, sealed in batch:
+            said = Envelope.from_bytes(report)
+            self._sql(
+                "update outbox set sealed = null where report_id = ? and sealed = ?",
+                (said.report_id, sealed),
+            )
+            self._sql(
+                "update answer set sealed = null "
+                "where campaign = ? and round = ? and report = ? and sealed = ?",
+                (self._campaign, said.round, report, sealed),
+            )
 
     def settle(self, statuses: Iterable[tuple[bytes, bool]], why: str = "") -> None:
         """Take out what the collector has judged: each report, and whether it counts; why some do not."""

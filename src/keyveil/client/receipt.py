@@ -110,7 +110,9 @@ SENTENCES = MappingProxyType(
         Code.NO_ID: "The collector handed out no id for a report; try again later.",
         Code.BAD_TOKEN: "A token is one word of plain letters.",
         Code.RELAY_REQUIRED: "This campaign takes reports through a relay only; name one. Reports wait.",
-        Code.NOT_RELAYED: "This campaign takes no reports through a relay; leave the relay out. Reports wait.",
+        Code.NOT_RELAYED: (
+            "This campaign takes no reports through a relay; leave the relay out. Reports wait."
+        ),
         Code.OTHER_ROUTE: "This campaign's reports went another way before; a device keeps to one.",
         Code.KEYS_DIFFER: "The relay takes no key of the collector's; reports wait.",
         Code.NO_SEALING: "Nothing here can seal a report for a relay; reports wait.",

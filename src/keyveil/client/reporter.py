@@ -20,6 +20,9 @@ A device is a context manager, which closes it. Every method may be called from 
 calls those that wait for disk or network through `asyncio.to_thread(device.submit, held)`; `upload_soon`
 waits for neither. What happens is logged under `keyveil.client`, without anything about the record.
 
+Reports go to the collector, or sealed through a relay (`relay=`, see `courier`): one way a campaign, for
+good.
+
 Ids of reports are drawn here, unless the campaign issues them: then the collector is asked for one, with a
 nonce of the device's, in every round another and in each always the same: asking again brings no other id.
 
@@ -41,9 +44,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from keyveil.campaign import Campaign
+from keyveil.campaign import REQUIRED, Campaign
 from keyveil.client import transport
 from keyveil.client.background import Background
+from keyveil.client.courier import Addresses, Courier, read_key
 from keyveil.client.ledger import NONCE_BYTES, Account, AnsweredRound, Clock, Ledger
 from keyveil.client.permission import (
     Caps,
@@ -54,7 +58,7 @@ from keyveil.client.permission import (
     require_consent,
     withdraw_consent,
 )
-from keyveil.client.queue import Limits, Queue, Traffic
+from keyveil.client.queue import THROUGH_RELAY, Limits, Queue, Traffic
 from keyveil.client.receipt import Code, Reading, Receipt, receipt_for
 from keyveil.domain import Record
 from keyveil.errors import (
@@ -96,6 +100,8 @@ class Status:
     epsilon_worst_case: float
     answers: int
     traffic: Traffic
+    route: str | None
+    """The way that reports go, "direct" or "relay"; None before the first attempt to send one."""
 
     @property
     def spent(self) -> float:
@@ -151,6 +157,8 @@ class Reporter:
         *,
         ledger: str | os.PathLike[str] | None = None,
         collector: str | None = None,
+        relay: str | None = None,
+        sealing_key: str | None = None,
         token: str | None = None,
         caps: Caps | None = None,
         limits: Limits | None = None,
@@ -170,12 +178,23 @@ class Reporter:
             raise ValueError(f"exit_timeout must be seconds from 0 to {_LONGEST_EXIT:g}")
         self._campaign = campaign
         self._ledger = None if ledger is None else Ledger(ledger, clock=clock)
-        self._collector = collector
+        self._addresses = Addresses(
+            collector=collector,
+            relay=relay,
+            sealing_key=None if sealing_key is None else read_key(sealing_key),
+        )
         self._caps = caps or Caps()
         self._limits = limits or Limits()
         self._entropy = entropy
         self._exchange = exchange or transport.with_token(token)
         self._ids = ids or self._own_source()
+        self._courier = Courier(
+            campaign,
+            self._limits,
+            self._addresses,
+            direct=self._exchange,
+            plain=exchange or transport.exchange,
+        )
         self._last: _PricedRound | None = None
         self._round: Round | None = None
         self._background = Background(self._attempt, exit_timeout)
@@ -198,12 +217,20 @@ class Reporter:
 
     @classmethod
     def connect(cls, url: str, **options: Any) -> Self:
-        """A reporter for the open round of the campaign at an address, https://HOST/v1/campaigns/ID."""
-        exchange = options.get("exchange") or transport.with_token(options.get("token"))
+        """A reporter for the open round of the campaign at an address, https://HOST/v1/campaigns/ID.
+
+        The address may be a relay's, named by `relay` too: the campaign's id is its hash, so a relay cannot
+        change what the campaign says, and a round that it describes otherwise is checked and pinned as any.
+        A relay is shown no token, and is not taken for the collector.
+        """
+        base, relay = transport.split_address(url)[0], options.get("relay")
+        is_at_relay = relay is not None and transport.is_same_place(base, relay)
+        token = None if is_at_relay else options.get("token")
+        exchange = options.get("exchange") or transport.with_token(token)
         fetched = transport.fetch_round(url, exchange=exchange)
         if fetched.round is None:
             raise CampaignError("no round of this campaign is open", code="waiting")
-        known: dict[str, Any] = {"collector": transport.split_address(url)[0]}
+        known: dict[str, Any] = {} if is_at_relay else {"collector": base}
         if fetched.ids_are_issued and not fetched.campaign.issues_ids:
             # An older collector's: the campaign's text does not say so.
             known["ids"] = transport.Issuer(url=url, exchange=exchange)
@@ -248,28 +275,14 @@ class Reporter:
     # --- sending ---
 
     def upload(self, timeout: float = 10.0) -> Receipt:
-        """Send what waits, batch by batch, until nothing is left, a batch fails or the time is over."""
+        """Send what waits, batch by batch, until nothing is left, a batch fails or the time is over.
+
+        What goes through a relay is sealed here, once: whenever it is sent again it is the same bytes.
+        """
 
         def work() -> str:
-            if self._collector is None:
-                raise TransportError(
-                    "no collector is known; pass collector='https://...'", code="no-collector"
-                )
-            base = transport.checked(self._collector).rstrip("/")
-            url = f"{base}/v1/campaigns/{self._campaign.id}/reports"
-            ends = time.monotonic() + timeout
-            settled, refused, why = 0, 0, ""
-            while batch := self._next_batch():
-                left = ends - time.monotonic()
-                if left <= 0:
-                    raise TransportError(f"{settled} reports settled, the rest waits; the time was over")
-                one = self._send(url, batch, left)
-                settled, refused, why = (
-                    settled + len(batch),
-                    refused + one.counts.count(False),
-                    one.why or why,
-                )
-            return f"{settled} reports settled" + (f", {refused} of them refused ({why})" if refused else "")
+            route = self._addresses.route(self._campaign)
+            return self._courier.send_all(self._book(), route, timeout)
 
         return receipt_for("upload", work)
 
@@ -365,6 +378,7 @@ class Reporter:
                         record=record,
                         report_id=b"" if sent is None else sent.report_id,
                         sent=None if sent is None else sent.payload,
+                        goes_through_relay=self._goes_through_relay(status),
                         spent=status.spent,
                         promised=status.promised,
                         spent_in_all=status.epsilon_lifetime,
@@ -410,9 +424,10 @@ class Reporter:
         """Where ids come from if nobody says: chance, or the collector of a campaign that issues them."""
         if not self._campaign.issues_ids:
             return fresh_id
-        if self._collector is None:
+        collector = self._addresses.collector
+        if collector is None:
             return fresh_id if self._ledger is None else transport.no_id
-        url = f"{self._collector.rstrip('/')}/v1/campaigns/{self._campaign.id}"
+        url = f"{collector.rstrip('/')}/v1/campaigns/{self._campaign.id}"
         return transport.Issuer(url=url, exchange=self._exchange)
 
     def _new_id(self, nonce: bytes) -> bytes:
@@ -465,6 +480,12 @@ class Reporter:
         account.keep(self._campaign.id, asked.round.number, AnsweredRound(asked.pin, asked.units, report))
         return _Vote(report, reading)
 
+    def _goes_through_relay(self, status: Status) -> bool:
+        """As its reports went before, or else as they will."""
+        if status.route is None:
+            return self._addresses.relay is not None or self._campaign.relay == REQUIRED
+        return status.route == THROUGH_RELAY
+
     def _read(self, held: Mapping[str, float]) -> Record:
         if not isinstance(held, Mapping):
             raise RecordError("a record must be a mapping of key names to numbers")
@@ -496,29 +517,8 @@ class Reporter:
             epsilon_worst_case=max(epsilon_of(account.spent()), float(self._caps.lifetime)),
             answers=account.answers(self._campaign.id),
             traffic=self._queue(account).traffic(),
+            route=self._queue(account).way,
         )
-
-    def _next_batch(self) -> list[bytes]:
-        with self._book().transaction() as account:
-            require_consent(account)
-            queue = self._queue(account)
-            batch = queue.batch()
-            if batch and queue.wait():
-                raise TransportError(
-                    f"the next attempt is due in {queue.wait():.0f} s", retry_after=queue.wait()
-                )
-            return batch
-
-    def _send(self, url: str, batch: list[bytes], timeout: float) -> transport.Settled:
-        try:
-            settled = transport.send(url, batch, timeout=timeout, exchange=self._exchange)
-        except TransportError as error:
-            with self._book().transaction() as account:
-                self._queue(account).back_off(error)
-            raise
-        with self._book().transaction() as account:
-            self._queue(account).settle(zip(batch, settled.counts, strict=True), settled.why)
-        return settled
 
     def _attempt(self, timeout: float) -> float | None:
         """An upload in the background; in how many seconds another is worth making, None where none is."""

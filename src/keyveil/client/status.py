@@ -12,7 +12,9 @@ from typing import Any
 
 from keyveil.client.ledger import Account, Ledger
 from keyveil.client.permission import do_not_track, epsilon_of
+from keyveil.client.queue import DIRECTLY, THROUGH_RELAY
 
+_WAYS = {None: "none yet", DIRECTLY: "to the collector directly", THROUGH_RELAY: "through a relay"}
 _NOTHING = {"waiting": 0, "waiting_bytes": 0, "sent": 0, "refused": 0, "dropped": 0, "failures": 0}
 
 
@@ -47,6 +49,7 @@ def _lines(one: dict[str, Any]) -> list[str]:
     lines = [
         f"campaign  {one['campaign']}",
         f"  spent   epsilon {one['epsilon']:.6g}, rounds answered: {numbers or 'none'}",
+        f"  route   {_WAYS[one['route']]}",
         f"  waits   {one['waiting']} reports, {one['waiting_bytes']} bytes",
         f"  became  {one['sent']} sent, {one['refused']} refused, {one['dropped']} dropped",
     ]
@@ -66,11 +69,11 @@ def _campaigns(account: Account) -> list[str]:
 def _campaign(account: Account, campaign: str) -> dict[str, Any]:
     sql, failure = account.connection.execute, account.last_failures().get(campaign)
     route = sql(
-        "select sent, refused, dropped, failures, not_before from route where campaign = ?", (campaign,)
+        "select sent, refused, dropped, failures, not_before, way from route where campaign = ?", (campaign,)
     ).fetchone()
-    traffic, not_before = dict(_NOTHING), 0.0
+    traffic, not_before, way = dict(_NOTHING), 0.0, None
     if route is not None:
-        *counts, not_before = route
+        *counts, not_before, way = route
         traffic |= dict(zip(("sent", "refused", "dropped", "failures"), counts, strict=True))
     traffic["waiting"], traffic["waiting_bytes"] = sql(
         "select count(*), coalesce(sum(length(report)), 0) from outbox where campaign = ?", (campaign,)
@@ -80,6 +83,7 @@ def _campaign(account: Account, campaign: str) -> dict[str, Any]:
         "campaign": campaign,
         "epsilon": epsilon_of(account.spent(campaign)),
         "rounds_answered": [number for (number,) in answered],
+        "route": way,
         **traffic,
         "not_before": _moment(not_before) if not_before > time.time() else None,
         "last_failure": None

@@ -36,8 +36,11 @@ _TOKEN = re.compile(r"[\x21-\x7e]+")
 # A batch with one of these answers will never be taken; any other answer may be a matter of time.
 _TOO_LARGE = 413
 _FINAL = (400, 410, _TOO_LARGE, 415, 422)
+_PORTS = {"https": 443, "http": 80}
 # Kinds of refusals that concern one batch.
 _MOST_CODES = 5
+# What became of each report of a batch that was refused as a whole.
+_REFUSED = "refused"
 
 
 # Sends a body (or asks, without one): in so many seconds, an answer of at most so many bytes. Raises
@@ -95,7 +98,7 @@ def with_token(token: str | None) -> Exchange:
     return partial(exchange, token=token)
 
 
-def checked(url: str) -> str:
+def checked(url: str, of: str = "a collector") -> str:
     """The address, if it may be talked to.
 
     >>> checked("http://127.0.0.1:8000/v1")
@@ -110,11 +113,11 @@ def checked(url: str) -> str:
         host = parts.hostname
     except ValueError:
         raise TransportError(
-            "expected the address of a collector, https://..., got none", code="no-collector"
+            f"expected the address of {of}, https://..., got none", code="no-collector"
         ) from None
     if not parts.scheme or (parts.scheme in ("http", "https") and not host):
         raise TransportError(
-            f"expected the address of a collector, https://..., got {url[:80]!r}", code="no-collector"
+            f"expected the address of {of}, https://..., got {url[:80]!r}", code="no-collector"
         )
     if parts.scheme != "https" and not (parts.scheme == "http" and host and _is_loopback(host)):
         raise TransportError(
@@ -125,10 +128,15 @@ def checked(url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Whether each report of a batch counts; and of those that do not, why, in the collector's words."""
+    """What became of each report of a batch; and why some do not count, in the collector's words."""
 
-    counts: list[bool]
+    statuses: list[str]
     why: str = ""
+
+    @property
+    def counts(self) -> list[bool]:
+        """Whether each of them counts."""
+        return [status in ACCEPTED for status in self.statuses]
 
 
 def send(url: str, reports: Sequence[bytes], *, timeout: float, exchange: Exchange = exchange) -> Settled:
@@ -147,9 +155,9 @@ def send(url: str, reports: Sequence[bytes], *, timeout: float, exchange: Exchan
             send(url, part, timeout=ends - time.monotonic(), exchange=exchange)
             for part in (reports[:half], reports[half:])
         )
-        return Settled(first.counts + second.counts, first.why or second.why)
+        return Settled(first.statuses + second.statuses, first.why or second.why)
     if answer.status in _FINAL:
-        return Settled([False] * len(reports), answer.said)
+        return Settled([_REFUSED] * len(reports), answer.said)
     raise TransportError(
         f"{urlsplit(url).netloc} answered {answer.said}; the reports wait",
         code=answer.refusal,
@@ -196,7 +204,9 @@ def fetch_round(url: str, *, timeout: float = 10.0, exchange: Exchange = exchang
             code="other-campaign",
         )
     round = None if description is None else campaign.read_round(description)
-    return Fetched(campaign, round, campaign.issues_ids or ids == "issued")
+    # Who hands out ids knows whose report is whose: a campaign that goes through relays takes none.
+    is_issued = campaign.issues_ids or (ids == "issued" and not campaign.is_relayed)
+    return Fetched(campaign, round, is_issued)
 
 
 def fetch_ids(
@@ -268,6 +278,20 @@ def split_address(url: str) -> tuple[str, str]:
     return base, campaign
 
 
+def is_same_place(one: str, other: str) -> bool:
+    """Whether two addresses lead to the same host and port, so to the same people.
+
+    >>> is_same_place("https://a.example/relay", "HTTPS://A.example:443"), is_same_place("https://a.example",
+    ...                                                                                  "https://b.example")
+    (True, False)
+    """
+    places = []
+    for url in (one, other):
+        parts = urlsplit(checked(url))
+        places.append((parts.hostname, parts.port or _PORTS[parts.scheme]))
+    return places[0] == places[1]
+
+
 def _settled(body: bytes, expected: int) -> Settled:
     try:
         statuses = json.loads(body)["reports"]
@@ -277,7 +301,7 @@ def _settled(body: bytes, expected: int) -> Settled:
         raise TransportError(f"expected one status for each of {expected} reports, got none") from None
     others = [status for status in statuses if status not in ACCEPTED]
     why = ", ".join(f"{others.count(code)} {code}" for code in sorted(set(others))[:_MOST_CODES])
-    return Settled([status in ACCEPTED for status in statuses], on_one_line(why))
+    return Settled(statuses, on_one_line(why))
 
 
 def _is_loopback(host: str) -> bool:

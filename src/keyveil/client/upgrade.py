@@ -1,8 +1,9 @@
-"""From a ledger of format 1 to one of format 2, in one transaction.
+"""From a ledger of an older format to one of today's, in one transaction.
 
 Format 1 kept an answer for every record that a round was asked with, and did not keep what the round had
 said. What was spent stays spent, as one answer a round; its latest bytes are what is repeated from now on,
-whatever description comes with the round.
+whatever description comes with the round. Format 2 knew no relay: what was sent went to the collector, and a
+campaign of which anything was keeps to that way.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import hmac
 import sqlite3
 from fractions import Fraction
 
-from keyveil.client.ledger import ANSWERS, FORMAT, OLD_FORMAT, seal_of
+from keyveil.client.ledger import ANSWERS, FORMAT, OLD_FORMATS, seal_of
+from keyveil.client.queue import DIRECTLY
 from keyveil.numerics import PRICE_BITS
 
 
@@ -19,8 +21,13 @@ def upgrade(connection: sqlite3.Connection) -> None:
     """Bring a ledger over; one whose seal does not match is refused as ever."""
     connection.execute("begin immediate")
     try:
-        if connection.execute("pragma user_version").fetchone() == (OLD_FORMAT,):
-            _convert(connection)
+        (found,) = connection.execute("pragma user_version").fetchone()
+        if found in OLD_FORMATS:
+            if found == OLD_FORMATS[0]:
+                _keep_one_answer_a_round(connection)
+            else:
+                connection.execute("alter table answer add column sealed blob")
+            _learn_ways(connection)
             connection.execute(f"pragma user_version = {FORMAT}")
         connection.execute("commit")
     except BaseException:
@@ -29,7 +36,14 @@ def upgrade(connection: sqlite3.Connection) -> None:
         raise
 
 
-def _convert(connection: sqlite3.Connection) -> None:
+def _learn_ways(connection: sqlite3.Connection) -> None:
+    """Room for what is sealed, and for the way that a campaign's reports went."""
+    connection.execute("alter table outbox add column sealed blob")
+    connection.execute("alter table route add column way text")
+    connection.execute("update route set way = ? where failures + sent + refused > 0", (DIRECTLY,))
+
+
+def _keep_one_answer_a_round(connection: sqlite3.Connection) -> None:
     try:
         facts = dict(connection.execute("select name, value from fact"))
         secret, clock, consent = bytes(facts["secret"]), float(facts["clock"]), str(facts["consent"])
@@ -47,8 +61,8 @@ def _convert(connection: sqlite3.Connection) -> None:
     connection.execute(ANSWERS)
     for (campaign, number), units in prices.items():
         connection.execute(
-            "insert into answer values (?1, ?2, null, ?3, (select report from memo "
-            "where campaign = ?1 and round = ?2 order by place desc limit 1))",
+            "insert into answer (campaign, round, units, report) values (?1, ?2, ?3, "
+            "(select report from memo where campaign = ?1 and round = ?2 order by place desc limit 1))",
             (campaign, number, str(units)),
         )
     connection.execute("drop table spent")
