@@ -61,15 +61,19 @@ export function opened(body, { privateHex, info, aad = Buffer.alloc(0) }) {
   return { report, shared, key, nonce };
 }
 
+/** What a private key's public one is called. */
+export function keyIdOf(privateHex) {
+  const { x } = nodes.createPublicKey(secretOf(privateHex)).export({ format: "jwk" });
+  return nodes.createHash("sha256").update(Buffer.from(x, "base64url")).digest("hex").slice(0, 16);
+}
+
 /** The report inside, or the code with which Python refuses it. */
 export function openedReport(sealed, { privateHex, campaign, round }) {
   if (sealed.length <= 59) return "wrong-length";
   if (sealed[0] !== 1) return "unknown-version";
-  const own = nodes.createPublicKey(secretOf(privateHex)).export({ format: "jwk" }).x;
-  const id = nodes.createHash("sha256").update(Buffer.from(own, "base64url")).digest("hex").slice(0, 16);
   const number = Buffer.alloc(2);
   number.writeUInt16LE(round);
-  if (toHex(sealed.subarray(1, 11)) !== id + toHex(number)) return "not-sealed";
+  if (toHex(sealed.subarray(1, 11)) !== keyIdOf(privateHex) + toHex(number)) return "not-sealed";
   const info = Buffer.concat([Buffer.from("keyveil sealed report 1"), Buffer.from(campaign, "hex"), number]);
   try {
     return toHex(opened(sealed.subarray(11), { privateHex, info }).report);
