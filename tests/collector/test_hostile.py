@@ -8,6 +8,7 @@ import time
 
 import pytest
 from collecting import Caller, fast_folder, make_question, make_reports
+from hostile_bodies import mutated
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from requests import Request
@@ -48,25 +49,6 @@ def quick(tmp_path):
     yield caller
     caller.close()
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def mutated(rng, body):
-    """The body with a few things wrong."""
-    data = bytearray(body)
-    for _ in range(rng.randint(1, 4)):
-        what = rng.randrange(5)
-        at = rng.randrange(len(data) + 1)
-        if what == 0 and data:
-            data[at % len(data)] ^= 1 << rng.randrange(8)
-        elif what == 1:
-            del data[at : at + rng.randint(1, 40)]
-        elif what == 2:
-            data[at:at] = rng.randbytes(rng.randint(1, 40))
-        elif what == 3 and data:
-            data[at % len(data)] = rng.choice((0, 1, 127, 128, 255))
-        else:
-            data = data[:at]
-    return bytes(data)
 
 
 @pytest.mark.parametrize("count", [10_000])

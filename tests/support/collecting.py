@@ -66,40 +66,17 @@ class Answer:
         return f"<{self.status} {self.body[:300]!r}>"
 
 
-class Caller:
-    """The application in this process; every call runs its own event loop to the end of one request."""
+class ServiceCaller:
+    """A service in this process; every call runs its own event loop to the end of one request."""
 
-    def __init__(self, store, *, clock=lambda: NOW, settings=None):
-        self.out = io.StringIO()
-        self.clock = clock
-        self.collector = Collector(
-            open_store(store),
-            settings=settings or Settings(tick=3600),
-            clock=clock if isinstance(clock, Clock) else Clock(clock, steady=clock),
-            log=Log(self.out),
-        )
-        try:
-            self.admin = self.collector.access.first_token()
-            self.collector.inspect()
-        except BaseException:
-            self.collector.store.close()
-            raise
-        self.app = Application(self.collector)
+    def __init__(self, app):
+        self.app, self.host = app, app.host
         self.loop = asyncio.new_event_loop()
-        self.life = self.app._lifespan(None)
+        self.life = app._lifespan(None)
         self.loop.run_until_complete(self.life.__aenter__())
 
     def close(self):
         self.loop.run_until_complete(self.life.__aexit__(None, None, None))
-        self.loop.close()
-
-    def crash(self):
-        """Drop the process's memory: nothing is drained, nothing is told."""
-        self.app.writer.stop()
-        self.app._executor.shutdown()
-        if self.collector.store.kind == "sqlite":
-            self.collector.store._memory.memtable = Memtable()
-        self.collector.store.close()
         self.loop.close()
 
     def __call__(self, method, path, body=None, *, token=None, headers=(), json_body=None):
@@ -145,6 +122,36 @@ class Caller:
 
         await self.app(scope, receive, send)
         return Answer(said["status"], said["headers"], b"".join(got))
+
+
+class Caller(ServiceCaller):
+    """A collector in this process."""
+
+    def __init__(self, store, *, clock=lambda: NOW, settings=None):
+        self.out = io.StringIO()
+        self.clock = clock
+        self.collector = Collector(
+            open_store(store),
+            settings=settings or Settings(tick=3600),
+            clock=clock if isinstance(clock, Clock) else Clock(clock, steady=clock),
+            log=Log(self.out),
+        )
+        try:
+            self.admin = self.collector.access.first_token()
+            self.collector.inspect()
+        except BaseException:
+            self.collector.store.close()
+            raise
+        super().__init__(Application(self.collector))
+
+    def crash(self):
+        """Drop the process's memory: nothing is drained, nothing is told."""
+        self.app.writer.stop()
+        self.app._executor.shutdown()
+        if self.collector.store.kind == "sqlite":
+            self.collector.store._memory.memtable = Memtable()
+        self.collector.store.close()
+        self.loop.close()
 
     # --- shorthands ---
 

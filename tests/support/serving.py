@@ -16,12 +16,12 @@ MAIN = "from keyveil.cli import main; main()"
 class Process:
     """`keyveil serve`, listening; the admin token is kept from the first start.
 
-    `before` is what the process does first, in Python.
+    `before` is what the process does first, in Python; `command` another that listens, as `relay` does.
     """
 
-    def __init__(self, store, *options, port=0, admin=None, env=None, before=""):
+    def __init__(self, store, *options, port=0, admin=None, env=None, before="", command="serve"):
         self.child = subprocess.Popen(
-            [sys.executable, "-c", before + MAIN, "serve", "--store", store, "--port", str(port), *options],
+            [sys.executable, "-c", before + MAIN, command, "--store", store, "--port", str(port), *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

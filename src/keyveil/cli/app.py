@@ -20,6 +20,7 @@ COMMANDS = (
     "zoo",
     "perturb",
     "serve",
+    "relay",
     "campaign",
     "token",
     "backup",

@@ -189,6 +189,12 @@ _ENTRIES: dict[str, Entry] = {
         "It is the newest one, and reports that are sealed to it are still to come.",
         "Make another key first; retire this one when what was sealed to it has come.",
     ),
+    "collector-unreachable": Entry(
+        503,
+        "The collector is away",
+        "This relay does not know the campaign yet, and cannot ask its collector now.",
+        "Wait as long as Retry-After says, then ask again.",
+    ),
     "not-embedded": Entry(
         409,
         "The store makes its own backups",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from keyveil.collector.campaigns.context import NOBODY, Context
+from keyveil.collector.campaigns.host import Host
 from keyveil.collector.campaigns.messages import (
     ActList,
     ActView,
@@ -12,10 +12,12 @@ from keyveil.collector.campaigns.messages import (
     TokenView,
 )
 from keyveil.collector.problems import Problem
-from keyveil.collector.store.base import Writing
+from keyveil.collector.store.base import AccessWriting
 from keyveil.collector.tokens import BELOW_OPERATOR, Credential, Role, digest, mint, recognise
 from keyveil.errors import StoreError
 
+# Who acts where no token does: the clock, or the count of reports.
+NOBODY = ""
 # Device credentials in the cache.
 _DEVICES = 100_000
 
@@ -23,7 +25,7 @@ _DEVICES = 100_000
 class Access:
     """The tokens of a collector."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Host) -> None:
         self._context = context
         self._devices: dict[bytes, Credential] = {}
         self._by_id: dict[str, Credential] = {}
@@ -47,7 +49,7 @@ class Access:
         with self._context.store.write() as tx:
             return self._make_admin(tx, label="recovered by whoever holds the store")
 
-    def _make_admin(self, tx: Writing, *, label: str) -> str:
+    def _make_admin(self, tx: AccessWriting, *, label: str) -> str:
         now = self._context.now()
         token, credential = mint(Role.ADMIN, None, now=now, label=label)
         tx.add_credential(credential)
@@ -131,7 +133,7 @@ class Access:
         self._by_id.pop(id, None)
         self._devices = {key: device for key, device in self._devices.items() if device.id != id}
 
-    def _has_other_admin(self, tx: Writing, id: str) -> bool:
+    def _has_other_admin(self, tx: AccessWriting, id: str) -> bool:
         # Two who revoke each other's at once must not both succeed.
         tx.be_alone()
         live = [each for each in tx.credentials(None) if each.role is Role.ADMIN and each.revoked_at is None]

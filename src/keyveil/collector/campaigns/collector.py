@@ -13,11 +13,6 @@ Whoever acts is named by the id of their token; every act is logged in the trans
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
-from typing import BinaryIO
-
 from keyveil.collector.campaigns.access import Access
 from keyveil.collector.campaigns.campaigns import Campaigns
 from keyveil.collector.campaigns.context import Context
@@ -71,13 +66,3 @@ class Collector(Context):
                         self.cache.tally(tx, known, opened.number)
             except KeyveilError as error:
                 self.mark_damaged(row.id, str(error))
-
-    def backup(self, actor: str, *, is_cancelled: Callable[[], bool] = lambda: False) -> BinaryIO:
-        """A copy of the embedded store, as a file; nothing is left of one that `is_cancelled`."""
-        with tempfile.TemporaryDirectory(prefix="keyveil-") as folder:
-            path = Path(folder) / "backup.db"
-            self.store.backup(path, is_cancelled=is_cancelled)
-            copy = path.open("rb")
-        with self.store.write() as tx:
-            tx.log(at=self.now(), token=actor, act="backup-taken")
-        return copy

@@ -7,8 +7,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from keyveil.collector.campaigns.access import NOBODY
 from keyveil.collector.campaigns.cache import RoundGrowth, StoredCampaign, open_number
-from keyveil.collector.campaigns.context import NOBODY, Context
+from keyveil.collector.campaigns.context import Context
 from keyveil.collector.campaigns.messages import Progress, RoundClosed, RoundList, RoundView
 from keyveil.collector.campaigns.outcomes import what_follows
 from keyveil.collector.problems import Problem

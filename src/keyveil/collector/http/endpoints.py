@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.responses import Response
 
@@ -28,11 +28,8 @@ from keyveil.dashboard.reach import Reach
 from keyveil.dashboard.results import Results
 from keyveil.estimate import READABLE
 
-if TYPE_CHECKING:
-    from keyveil.collector.http.app import Application
-
-
-Handler = Callable[["Application", handlers.AdmittedRequest], Awaitable[Response]]
+# Takes the service that it belongs to, which is a collector's or a relay's.
+Handler = Callable[[Any, handlers.AdmittedRequest], Awaitable[Response]]
 
 
 class Scope(Enum):

@@ -34,6 +34,7 @@ from keyveil.errors import KeyveilError, StoreError
 
 if TYPE_CHECKING:
     from keyveil.collector.http.app import Application
+    from keyveil.collector.http.service import Service
 
 _CHUNK = 1 << 20
 # The same for everybody, always: made once.
@@ -68,58 +69,58 @@ async def index(app: Application, _: AdmittedRequest) -> Response:
     return Response(assets()["index.html"].body, media_type="text/html", headers=dict(HEADERS))
 
 
-async def docs(app: Application, _: AdmittedRequest) -> Response:
+async def docs(app: Service, _: AdmittedRequest) -> Response:
     """Every request, for people."""
     return _page(pages.docs(app.endpoints))
 
 
-async def errors(app: Application, _: AdmittedRequest) -> Response:
+async def errors(app: Service, _: AdmittedRequest) -> Response:
     """The catalogue of refusals."""
     return _page(pages.errors())
 
 
-async def openapi(app: Application, _: AdmittedRequest) -> Response:
+async def openapi(app: Service, _: AdmittedRequest) -> Response:
     """Every request, for programs."""
     return reply(app.openapi)
 
 
-async def healthz(app: Application, _: AdmittedRequest) -> Response:
+async def healthz(app: Service, _: AdmittedRequest) -> Response:
     """The process lives: nothing is looked at."""
     return HEALTHY
 
 
-async def readyz(app: Application, _: AdmittedRequest) -> Response:
+async def readyz(app: Service, _: AdmittedRequest) -> Response:
     """Whether reports can be taken."""
 
     def look() -> None:
-        with app.collector.store.read() as tx:
+        with app.host.store.read() as tx:
             tx.has_admin()
         if app.writer.failing:
             # Nobody sends to a collector that is not ready: it must see by itself that it is again.
-            with app.collector.store.write() as tx:
+            with app.host.store.write() as tx:
                 tx.probe()
             app.writer.failing = ""
 
-    is_ready, why = app.writer.is_alive and not app.writer.is_full, ""
+    is_ready, why = app.writer.is_alive and not app.writer.is_full, app.host.ailing
     try:
         await app.work(look)
     except StoreError as error:
         is_ready, why = False, str(error)
     said = m.Ready(
         ready=is_ready,
-        store=app.collector.store.kind,
+        store=app.host.store.kind,
         waiting_uploads=app.writer.n_waiting,
-        clock_doubt=app.collector.clock.doubt,
+        clock_doubt=app.host.clock.doubt,
         failing=why,
-        damaged=[f"{campaign}: {why}" for campaign, why in app.collector.damaged.items()],
+        damaged=[f"{campaign}: {why}" for campaign, why in app.host.damaged.items()],
     )
     return reply(said, 200 if is_ready else 503)
 
 
-async def metrics(app: Application, _: AdmittedRequest) -> Response:
+async def metrics(app: Service, _: AdmittedRequest) -> Response:
     """Counters for Prometheus."""
     return Response(
-        app.collector.metrics.text(),
+        app.host.metrics.text(),
         headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"},
     )
 
@@ -293,47 +294,47 @@ async def plan(app: Application, asked: AdmittedRequest) -> Response:
 # --- tokens, the log, backups ---
 
 
-async def make_token(app: Application, asked: AdmittedRequest) -> Response:
+async def make_token(app: Service, asked: AdmittedRequest) -> Response:
     """A token for a campaign."""
     new = convert(asked.body, m.NewToken)
-    return reply(await app.work(app.collector.access.make, asked.actor, asked.campaign or None, new), 201)
+    return reply(await app.work(app.host.access.make, asked.actor, asked.campaign or None, new), 201)
 
 
-async def list_tokens(app: Application, asked: AdmittedRequest) -> Response:
+async def list_tokens(app: Service, asked: AdmittedRequest) -> Response:
     """The tokens of a campaign."""
-    return reply(await app.work(app.collector.access.list, asked.campaign or None))
+    return reply(await app.work(app.host.access.list, asked.campaign or None))
 
 
-async def revoke_token(app: Application, asked: AdmittedRequest) -> Response:
+async def revoke_token(app: Service, asked: AdmittedRequest) -> Response:
     """A token opens nothing from now on."""
-    await app.work(app.collector.access.revoke, asked.actor, asked.campaign or None, asked.token)
+    await app.work(app.host.access.revoke, asked.actor, asked.campaign or None, asked.token)
     return Response(status_code=204)
 
 
-async def make_collector_token(app: Application, asked: AdmittedRequest) -> Response:
+async def make_collector_token(app: Service, asked: AdmittedRequest) -> Response:
     """A token for the whole collector."""
     return await make_token(app, asked)
 
 
-async def list_collector_tokens(app: Application, asked: AdmittedRequest) -> Response:
+async def list_collector_tokens(app: Service, asked: AdmittedRequest) -> Response:
     """The tokens for the whole collector."""
     return await list_tokens(app, asked)
 
 
-async def revoke_collector_token(app: Application, asked: AdmittedRequest) -> Response:
+async def revoke_collector_token(app: Service, asked: AdmittedRequest) -> Response:
     """A token for the whole collector opens nothing from now on."""
     return await revoke_token(app, asked)
 
 
-async def acts(app: Application, asked: AdmittedRequest) -> Response:
+async def acts(app: Service, asked: AdmittedRequest) -> Response:
     """The log of administrative acts."""
-    return reply(await app.work(app.collector.access.acts, int(asked.query["after"])))
+    return reply(await app.work(app.host.access.acts, int(asked.query["after"])))
 
 
-async def backup(app: Application, asked: AdmittedRequest) -> Response:
+async def backup(app: Service, asked: AdmittedRequest) -> Response:
     """A copy of the embedded store; whoever hangs up ends the copying."""
     gone = threading.Event()
-    copying = asyncio.ensure_future(app.work(app.collector.backup, asked.actor.id, is_cancelled=gone.is_set))
+    copying = asyncio.ensure_future(app.work(app.host.backup, asked.actor.id, is_cancelled=gone.is_set))
     leaving = asyncio.ensure_future(_disconnected(asked.request))
     try:
         await asyncio.wait({copying, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -372,7 +373,7 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-def _file(app: Application, file: BinaryIO, kind: str, name: str) -> Response:
+def _file(app: Service, file: BinaryIO, kind: str, name: str) -> Response:
     async def parts() -> AsyncIterator[bytes]:
         with file:
             while part := await app.work(file.read, _CHUNK):

@@ -1,4 +1,6 @@
-"""The report route: by ASGI for every upload, without waiting for the usual ones (`direct`).
+"""Uploads: by ASGI for every one, without waiting for the usual ones (`direct`).
+
+What reports to a collector and sealed reports to a relay share is `Intake`; `ReportIntake` is a collector's.
 
 The order matters. Who sends, whether there is room and how large the body claims to be are settled
 before a byte of it is read. Room is charged to the sender for what has come, not for what was announced:
@@ -13,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -22,6 +24,7 @@ from starlette.requests import ClientDisconnect, Request
 from keyveil.campaign import REQUIRED
 from keyveil.collector.campaigns.cache import StoredCampaign
 from keyveil.collector.campaigns.collector import Collector
+from keyveil.collector.campaigns.host import Host
 from keyveil.collector.http.limits import Budget, Rates
 from keyveil.collector.problems import ROUND_CLOSED, Problem
 from keyveil.collector.tokens import Credential, Role, bearer, is_repeated
@@ -41,13 +44,12 @@ from keyveil.collector.writing.writer import Writer
 from keyveil.errors import StoreError
 
 T = TypeVar("T")
-PREFIX, SUFFIX = "/v1/campaigns/", "/reports"
+PREFIX = "/v1/campaigns/"
 # What a server says of a request on a connection that has a spare place; and what it hears of one that was
 # refused, or answered to somebody without a token: it cost something, and brought nothing.
 FULL, FRUITLESS = "keyveil.full", "keyveil.fruitless"
 _ID_LENGTH = 64
-_PREFIX, _SUFFIX = PREFIX.encode(), SUFFIX.encode()
-URL_LENGTH = len(PREFIX) + _ID_LENGTH + len(SUFFIX)
+_PREFIX = PREFIX.encode()
 _FRAMED, _JSON = FRAMED.encode(), JSON.encode()
 JSON_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
 # An unread body up to this is let pass, so that the sender keeps its connection; beyond it is closed.
@@ -71,20 +73,46 @@ class Announced(NamedTuple):
 
 
 class Intake:
-    """POST /v1/campaigns/{id}/reports."""
+    """POST /v1/campaigns/{id}/..., by whoever has something to send."""
 
-    def __init__(self, collector: Collector, writer: Writer, rates: Rates, executor: Executor) -> None:
-        self._collector, self._writer, self._rates, self._executor = collector, writer, rates, executor
-        self._settings = collector.settings
+    suffix: ClassVar[str]
+    """How the address ends."""
+
+    def __init__(self, host: Host, writer: Writer, rates: Rates, executor: Executor) -> None:
+        self._host, self._writer, self._rates, self._executor = host, writer, rates, executor
+        self._settings = host.settings
+        self._suffix = self.suffix.encode()
+        self._url_length = len(PREFIX) + _ID_LENGTH + len(self.suffix)
         self._budget = Budget(self._settings.waiting_bytes)
         # A body that cannot be taken for want of room, even alone, is too large.
         self._largest = min(self._settings.largest_body, self._settings.waiting_bytes // 2)
         self._decoder = ThreadPoolExecutor(1, thread_name_prefix="keyveil-decoder")
         self._turns: WeakValueDictionary[Sender, asyncio.Lock] = WeakValueDictionary()
-        collector.metrics.gauges["keyveil_waiting_bytes"] = (
+        host.metrics.gauges["keyveil_waiting_bytes"] = (
             "Bytes of uploads in memory.",
             lambda: self._budget.taken,
         )
+
+    # --- what kinds of uploads differ in ---
+
+    def check_route(self, known: StoredCampaign) -> None:
+        """Refuse a campaign whose uploads go elsewhere."""
+        raise NotImplementedError
+
+    def read_upload(self, body: bytes, kind: str, **named: Any) -> Upload:
+        """The upload in a body; one that cannot be taken apart is refused as a whole."""
+        raise NotImplementedError
+
+    def read_uniform(self, body: bytes, **named: Any) -> Upload | None:
+        """The upload in a body of equal frames, which is soon read; None where it must be taken apart."""
+        raise NotImplementedError
+
+    # --- by ASGI ---
+
+    def is_upload(self, method: str, path: str) -> bool:
+        """Whether a request is for here."""
+        is_ours = path.startswith(PREFIX) and path.endswith(self.suffix)
+        return method == "POST" and len(path) == self._url_length and is_ours
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """One upload."""
@@ -113,58 +141,24 @@ class Intake:
         """Take nothing more apart."""
         self._decoder.shutdown()
 
-    # --- from relays ---
-
-    async def take_batch(self, request: Request, credential: Credential, campaign: str, batch: Batch) -> None:
-        """Part of a batch is counted, or refused whole; what became of single reports is not said."""
-        known = await self._work(self._collector.known, campaign)
-        headers = dict(request.scope["headers"])
-        if not known.campaign.is_relayed:
-            raise Problem("not-relayed")
-        if headers.get(b"content-type", _FRAMED) != _FRAMED or _is_packed(headers):
-            raise Problem("unsupported-type", f"expected {FRAMED}")
-        self._check_time(known)
-        self._check_room()
-        room = _Room(self, _address(request.scope))
-        room.sender = Sender(room.sender.address, credential.id)
-        try:
-            body = await self._body(headers, request.receive, self._largest, room)
-            named = self._named(known, credential)
-            turn = self._turn(room.sender)
-            async with turn:
-                opened = await self._apart(
-                    lambda: open_batch(body, batch, keys=self._collector.opening.find, **named)
-                )
-            self._collector.metrics.count_sealed(opened.upload.n_reports, opened.refused)
-            self._charge(credential, opened.upload)
-            await self._writer.put(room.sender, opened.upload)
-            if opened.upload.problem is not None:
-                raise without_frames(opened.upload.problem)
-            if ROUND_CLOSED in (opened.upload.statuses or ()):
-                raise Problem("round-closed")
-        except Disconnected:
-            raise ClientDisconnect from None
-        finally:
-            room.give()
-
     # --- without waiting ---
 
     def admit_now(
         self, url: bytes, headers: Sequence[tuple[bytes, bytes]], address: str, *, most: int
     ) -> Announced | None:
         """A usual upload whose header is all in order; None for any other."""
-        if not (len(url) == URL_LENGTH and url.startswith(_PREFIX) and url.endswith(_SUFFIX)):
+        if not (len(url) == self._url_length and url.startswith(_PREFIX) and url.endswith(self._suffix)):
             return None
         said = dict(headers)
         if is_repeated(headers):
             return None
-        known = self._collector.cache.find(url[len(_PREFIX) : -len(_SUFFIX)].decode("latin-1"))
+        known = self._host.find(url[len(_PREFIX) : -len(self._suffix)].decode("latin-1"))
         size = said.get(b"content-length", b"")
         if known is None or b"content-encoding" in said or not size.isdigit() or not 0 < int(size) <= most:
             return None
         credential = None
         if b"authorization" in said:
-            credential = self._collector.access.cached(bearer(said[b"authorization"]))
+            credential = self._host.access.cached(bearer(said[b"authorization"]))
             if credential is None:
                 return None
         try:
@@ -179,9 +173,9 @@ class Intake:
     def admits_again(self, announced: Announced) -> bool:
         """Whether an upload with the header of one that was admitted is admitted too."""
         known, credential, _, _ = announced
-        if self._collector.cache.find(known.id) is not known:
+        if self._host.find(known.id) is not known:
             return False
-        if credential is not None and not self._collector.access.is_cached(credential):
+        if credential is not None and not self._host.access.is_cached(credential):
             return False
         try:
             # What its role and scope are was checked then, and does not change.
@@ -196,7 +190,7 @@ class Intake:
 
     def put(self, body: bytes, announced: Announced, done: Any) -> None:
         """Queue the upload in a body; `done.set_result(upload)` tells when it is written."""
-        upload = read_upload(body, FRAMED, **announced.named)
+        upload = self.read_upload(body, FRAMED, **announced.named)
         self._charge(announced.credential, upload)
         self._writer.put(announced.sender, upload, done)
 
@@ -215,7 +209,7 @@ class Intake:
 
     def refusal(self, problem: Problem) -> tuple[list[tuple[bytes, bytes]], bytes]:
         """Headers and body of a refusal, which is counted."""
-        self._collector.count_refusal(problem.code)
+        self._host.count_refusal(problem.code)
         return problem.headers(), problem.body()
 
     # --- with waiting ---
@@ -229,14 +223,14 @@ class Intake:
         if b"upgrade" in headers:
             # The parser reads no body behind it.
             raise Problem("bad-request", "reports are sent over HTTP/1.1; leave Upgrade out")
-        campaign = scope["path"][len(PREFIX) : -len(SUFFIX)]
+        campaign = scope["path"][len(PREFIX) : -len(self.suffix)]
         # What was met before is found without leaving this thread.
-        known = self._collector.cache.find(campaign)
+        known = self._host.find(campaign)
         if known is None:
-            known = await self._work(self._collector.known, campaign)
+            known = await self._work(self._host.known, campaign)
         credential = None
         if b"authorization" in headers:
-            token, access = bearer(headers[b"authorization"]), self._collector.access
+            token, access = bearer(headers[b"authorization"]), self._host.access
             credential = access.cached(token) or await self._work(access.recognise, token)
             if credential is None:
                 raise Problem("unknown-token")
@@ -259,15 +253,15 @@ class Intake:
             largest = self._largest_of(kind)
             room.take(expanded_size(body, largest=largest))
             return await self._in_turn(
-                room.sender, lambda: read_upload(expand(body, largest=largest), kind, **named)
+                room.sender, lambda: self.read_upload(expand(body, largest=largest), kind, **named)
             )
         if kind == FRAMED and len(body) <= _SHORT_UNIFORM:
-            uniform = read_uniform(body, **named)
+            uniform = self.read_uniform(body, **named)
             if uniform is not None:
                 return uniform
         if len(body) <= _SHORT:
-            return read_upload(body, kind, **named)
-        return await self._in_turn(room.sender, lambda: read_upload(body, kind, **named))
+            return self.read_upload(body, kind, **named)
+        return await self._in_turn(room.sender, lambda: self.read_upload(body, kind, **named))
 
     async def _in_turn(self, sender: Sender, read: Callable[[], Upload]) -> Upload:
         """Take a body apart away from the event loop, one of a sender at a time."""
@@ -310,8 +304,7 @@ class Intake:
             self._check(credential, known)
         elif known.terms.uploads != "open":
             raise Problem("no-token")
-        if known.campaign.relay == REQUIRED:
-            raise Problem("relay-required")
+        self.check_route(known)
         self._check_time(known)
         kind = headers.get(b"content-type", _FRAMED)
         if kind != _FRAMED:
@@ -322,8 +315,8 @@ class Intake:
         return FRAMED if kind == _FRAMED else JSON
 
     def _check_time(self, known: StoredCampaign) -> None:
-        if self._collector.clock.latest() >= known.ends:
-            if self._collector.clock.earliest() >= known.ends:
+        if self._host.clock.latest() >= known.ends:
+            if self._host.clock.earliest() >= known.ends:
                 raise Problem("campaign-expired")
             raise Problem("clock-in-doubt", retry_after=_DOUBT)
 
@@ -382,6 +375,61 @@ class Intake:
         if not length.isdigit() or int(length) > _DRAINED:
             said.append((b"connection", b"close"))
         await _answer(send, problem.status, said, body)
+
+
+class ReportIntake(Intake):
+    """POST /v1/campaigns/{id}/reports, and what relays bring."""
+
+    suffix = "/reports"
+
+    def __init__(self, host: Collector, writer: Writer, rates: Rates, executor: Executor) -> None:
+        super().__init__(host, writer, rates, executor)
+        self._collector = host
+
+    def check_route(self, known: StoredCampaign) -> None:
+        """Refuse what only comes through a relay."""
+        if known.campaign.relay == REQUIRED:
+            raise Problem("relay-required")
+
+    def read_upload(self, body: bytes, kind: str, **named: Any) -> Upload:
+        """The upload in a body; one that cannot be taken apart is refused as a whole."""
+        return read_upload(body, kind, **named)
+
+    def read_uniform(self, body: bytes, **named: Any) -> Upload | None:
+        """The upload in a body of equal frames, which is soon read; None where it must be taken apart."""
+        return read_uniform(body, **named)
+
+    async def take_batch(self, request: Request, credential: Credential, campaign: str, batch: Batch) -> None:
+        """Part of a batch is counted, or refused whole; what became of single reports is not said."""
+        known = await self._work(self._collector.known, campaign)
+        headers = dict(request.scope["headers"])
+        if not known.campaign.is_relayed:
+            raise Problem("not-relayed")
+        if headers.get(b"content-type", _FRAMED) != _FRAMED or _is_packed(headers):
+            raise Problem("unsupported-type", f"expected {FRAMED}")
+        self._check_time(known)
+        self._check_room()
+        room = _Room(self, _address(request.scope))
+        room.sender = Sender(room.sender.address, credential.id)
+        try:
+            body = await self._body(headers, request.receive, self._largest, room)
+            named = self._named(known, credential)
+            turn = self._turn(room.sender)
+            async with turn:
+                opened = await self._apart(
+                    lambda: open_batch(body, batch, keys=self._collector.opening.find, **named)
+                )
+            self._collector.metrics.count_sealed(opened.upload.n_reports, opened.refused)
+            self._charge(credential, opened.upload)
+            await self._writer.put(room.sender, opened.upload)
+            if opened.upload.problem is not None:
+                raise without_frames(opened.upload.problem)
+            if ROUND_CLOSED in (opened.upload.statuses or ()):
+                raise Problem("round-closed")
+        except Disconnected:
+            raise ClientDisconnect from None
+        finally:
+            room.give()
 
 
 def without_frames(problem: Problem) -> Problem:

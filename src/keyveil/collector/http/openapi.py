@@ -27,7 +27,11 @@ _TOKEN_PROBLEMS = ("no-token", "unknown-token", "forbidden", "other-campaign", "
 _ALWAYS = ("bad-request", "store-unavailable", "wrong-method")
 
 
-def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+def document(
+    endpoints: Sequence[Endpoint],
+    title: str = "keyveil collector",
+    description: str = "Takes noised reports, counts each once, and publishes what they say together.",
+) -> dict[str, Any]:
     """The whole document.
 
     >>> from keyveil.collector.http.endpoints import ENDPOINTS
@@ -46,9 +50,9 @@ def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "keyveil collector",
+            "title": title,
             "version": keyveil.__version__,
-            "description": "Takes noised reports, counts each once, and publishes what they say together.",
+            "description": description,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,

@@ -1,4 +1,4 @@
-"""A collector as a process: one store, one event loop, uvicorn around it."""
+"""A service as a process: one store, one event loop, uvicorn around it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import uvicorn
 from keyveil.collector.campaigns.collector import Collector
 from keyveil.collector.http.app import Application
 from keyveil.collector.http.origins import CrossOrigin
+from keyveil.collector.http.service import Service
 from keyveil.collector.settings import Settings
 from keyveil.collector.store import Migration, open_store
 from keyveil.errors import StoreError
@@ -47,7 +48,7 @@ def serve(
 
     `announce` hears of a migration before it is made.
     """
-    with _listen(host, port) as listening:
+    with listen(host, port) as listening:
         opened = open_store(store, backup_first=backup_first, announce=announce)
         collector = Collector(opened, settings=settings)
         token = collector.access.first_token()
@@ -55,10 +56,10 @@ def serve(
             show_token(token)
         collector.inspect()
         started(f"http://{host}:{listening.getsockname()[1]}")
-        _run(Application(collector), listening)
+        run(Application(collector), listening)
 
 
-def _protocol(application: Application) -> type[asyncio.Protocol] | Literal["auto"]:
+def _protocol(service: Service) -> type[asyncio.Protocol] | Literal["auto"]:
     """Our protocol on uvicorn's; uvicorn's own where it is not the one that ours builds on."""
     try:
         from keyveil.collector.http.direct import direct_protocol, find_difference
@@ -67,19 +68,20 @@ def _protocol(application: Application) -> type[asyncio.Protocol] | Literal["aut
     except ImportError as error:
         why = f"uvicorn's protocol is elsewhere: {error}"
     if not why:
-        return direct_protocol(application.intake, application.connections, application.collector.settings)
-    application.collector.log.event("not-direct", why=why)
+        return direct_protocol(service.intake, service.connections, service.host.settings)
+    service.host.log.event("not-direct", why=why)
     return "auto"
 
 
-def _run(application: Application, listening: socket.socket) -> None:
-    protocol = _protocol(application)
-    origins = application.collector.settings.origins
+def run(service: Service, listening: socket.socket) -> None:
+    """Serve until a signal says stop."""
+    protocol = _protocol(service)
+    origins = service.host.settings.origins
     config = uvicorn.Config(
-        CrossOrigin(application, application.endpoints, origins) if origins else application,
+        CrossOrigin(service, service.endpoints, origins) if origins else service,
         http=protocol,
         # Our protocol bounds them itself, by address, and keeps places for operators.
-        limit_concurrency=application.collector.settings.connections if protocol == "auto" else None,
+        limit_concurrency=service.host.settings.connections if protocol == "auto" else None,
         lifespan="on",
         ws="none",
         access_log=False,
@@ -91,7 +93,7 @@ def _run(application: Application, listening: socket.socket) -> None:
         backlog=_BACKLOG,
     )
     library = logging.getLogger("uvicorn")
-    library.handlers, library.propagate = [application.collector.library_log()], False
+    library.handlers, library.propagate = [service.host.library_log()], False
     library.setLevel(logging.WARNING)
     sys.setswitchinterval(_SWITCH)
     # What is loaded now stays: the garbage collector need not look at it again.
@@ -104,8 +106,8 @@ def _run(application: Application, listening: socket.socket) -> None:
     uvicorn.Server(config).run(sockets=[listening])
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    """The socket, taken before anything else: a collector that cannot listen changes no store."""
+def listen(host: str, port: int) -> socket.socket:
+    """The socket, taken before anything else: who cannot listen changes no store."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -86,11 +86,12 @@ class OutcomeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRow:
-    """A batch that a relay forwarded: how many reports it said it has, and how many of them were counted."""
+    """A batch that a relay forwarded: how many reports it says it has, how many came, how many count."""
 
     round: int
     id: str
     size: int
+    received: int
     counted: int
 
 
@@ -143,7 +144,65 @@ class Act:
     detail: str
 
 
-class Reading(Protocol):
+class AccessReading(Protocol):
+    """What can be asked of tokens and of the log: in every store."""
+
+    def credential(self, id: str) -> Credential | None:
+        """The token with this id."""
+
+    def credentials(self, campaign: str | None) -> list[Credential]:
+        """The tokens of a campaign, or those of the whole collector."""
+
+    def has_admin(self) -> bool:
+        """Whether any admin token was ever made."""
+
+    def acts(self, *, after: int = 0, most: int = 1000) -> list[Act]:
+        """The log from a place on."""
+
+
+class AccessWriting(AccessReading, Protocol):
+    """What can be changed of them."""
+
+    def be_alone(self) -> None:
+        """Wait until no other transaction that asked for this is under way: for what is done once."""
+
+    def probe(self) -> None:
+        """Write a little that means nothing: a disk that is full or read-only shows at the commit."""
+
+    def add_credential(self, credential: Credential) -> None:
+        """A new token."""
+
+    def revoke(self, id: str, now: float) -> None:
+        """The token opens nothing from now on."""
+
+    def log(self, *, at: float, token: str, act: str, campaign: str = "", detail: str = "") -> None:
+        """A line that is never changed."""
+
+
+class AccessStore(Protocol):
+    """A place to keep tokens and the log of acts, whatever else it keeps; threads may share it."""
+
+    kind: str
+    writers: int
+    """How many threads of a process write uploads at once."""
+
+    def read(self) -> AbstractContextManager[AccessReading]:
+        """One moment's view."""
+
+    def write(self) -> AbstractContextManager[AccessWriting]:
+        """All or nothing, durable when the block ends."""
+
+    def after_group(self) -> None:
+        """What is left to do once a group is answered: move ids and sums to where they stay."""
+
+    def backup(self, path: Path, *, is_cancelled: Callable[[], bool] = lambda: False) -> None:
+        """A copy of one moment, while others write; a StoreError soon after it `is_cancelled`."""
+
+    def close(self) -> None:
+        """Give everything back."""
+
+
+class Reading(AccessReading, Protocol):
     """What can be asked."""
 
     def campaign(self, id: str) -> CampaignRow | None:
@@ -179,18 +238,6 @@ class Reading(Protocol):
     def ids_by_slice(self, campaign: int, damaged: Callable[[str], None]) -> Iterator[list[tuple[int, Ids]]]:
         """All ids that are known, with their rounds: a list for each slice; equal ids are in one slice."""
 
-    def credential(self, id: str) -> Credential | None:
-        """The token with this id."""
-
-    def credentials(self, campaign: str | None) -> list[Credential]:
-        """The tokens of a campaign, or those of the whole collector."""
-
-    def has_admin(self) -> bool:
-        """Whether any admin token was ever made."""
-
-    def acts(self, *, after: int = 0, most: int = 1000) -> list[Act]:
-        """The log from a place on."""
-
     def secret(self) -> bytes | None:
         """What issued ids are made with, once there is one."""
 
@@ -201,11 +248,8 @@ class Reading(Protocol):
         """The keys that open sealed reports, the newest first."""
 
 
-class Writing(Reading, Protocol):
+class Writing(Reading, AccessWriting, Protocol):
     """What can be changed, all or nothing."""
-
-    def be_alone(self) -> None:
-        """Wait until no other transaction that asked for this is under way: for what is done once."""
 
     def add_campaign(self, *, id: str, config: str, terms: str, label: str, now: float) -> bool:
         """Whether the campaign is new."""
@@ -243,14 +287,11 @@ class Writing(Reading, Protocol):
     def add_block(self, campaign: int, round: int, length: int, reports: bytes, counted: Tally) -> None:
         """Keep reports and add what they say to the round's tally."""
 
-    def probe(self) -> None:
-        """Write a little that means nothing: a disk that is full or read-only shows at the commit."""
-
     def set_secret(self, secret: bytes) -> None:
         """Keep what issued ids are made with; only where there is none."""
 
-    def add_batch(self, campaign: int, batch: BatchRow) -> None:
-        """A batch, or some more that was counted of one."""
+    def add_part(self, campaign: int, part: int, batch: BatchRow) -> None:
+        """Part of a batch, or some more that was counted of one; what came of it is noted the first time."""
 
     def add_opening_key(self, key: OpeningKeyRow) -> None:
         """Another key, to which reports are sealed from now on."""
@@ -264,22 +305,10 @@ class Writing(Reading, Protocol):
     def drop_ids(self, campaign: int, round: int) -> None:
         """Forget the ids of a closed round's reports."""
 
-    def add_credential(self, credential: Credential) -> None:
-        """A new token."""
 
-    def revoke(self, id: str, now: float) -> None:
-        """The token opens nothing from now on."""
+class Store(AccessStore, Protocol):
+    """A place to keep campaigns."""
 
-    def log(self, *, at: float, token: str, act: str, campaign: str = "", detail: str = "") -> None:
-        """A line that is never changed."""
-
-
-class Store(Protocol):
-    """A place to keep campaigns; threads may share it."""
-
-    kind: str
-    writers: int
-    """How many threads of a process write uploads at once."""
     migrated: Migration | None
     """What was done to an older store when it was opened."""
 
@@ -291,12 +320,3 @@ class Store(Protocol):
 
     def gather(self) -> AbstractContextManager[Writing]:
         """As `write`, for uploads: all there is to do is claim ids and add blocks."""
-
-    def after_group(self) -> None:
-        """What is left to do once a group is answered: move ids and sums to where they stay."""
-
-    def backup(self, path: Path, *, is_cancelled: Callable[[], bool] = lambda: False) -> None:
-        """A copy of one moment, while others write; a StoreError soon after it `is_cancelled`."""
-
-    def close(self) -> None:
-        """Give everything back."""

@@ -8,7 +8,7 @@
     4   the tree `ids` is cut into `runs` and `run_pages`, found by a hash with a key of the store's own; the
         shared store has `recent_ids` for those that are not in runs yet
     5   the shared store has `recent_tallies`, what groups add to tallies; the embedded one is as it was
-    6   `batches` that relays forwarded, and `opening_keys` of what they carry
+    6   `batch_parts` that relays forwarded, and `opening_keys` of what they carry
 
 A store of schema 2 says "1" of itself too: its tables tell. All steps run in the transaction that writes
 the new number, so a store is of one schema or of another, whenever the process dies. What a step does
@@ -124,8 +124,9 @@ def _in_tree(tx: SqlTransaction, campaign: int, round_: int) -> Iterator[Ids]:
 def _add_relays(tx: SqlTransaction, *, number: str, blob: str, real: str, serial: str) -> None:
     """In the words of either store."""
     tx._run(
-        f"create table batches (campaign {number} not null, round {number} not null, id text not null, "
-        f"size {number} not null, counted {number} not null, primary key (campaign, round, id))"
+        f"create table batch_parts (campaign {number} not null, round {number} not null, id text not null, "
+        f"part {number} not null, size {number} not null, received {number} not null, "
+        f"counted {number} not null, primary key (campaign, round, id, part))"
     )
     tx._run(
         f"create table opening_keys (no {serial}, id text not null unique, private {blob} not null, "

@@ -6,8 +6,8 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
+from keyveil.collector.store.access_sql import ACCESS_TABLES, AccessTransaction
 from keyveil.collector.store.base import (
-    Act,
     BatchRow,
     CampaignRow,
     OpeningKeyRow,
@@ -17,13 +17,11 @@ from keyveil.collector.store.base import (
     TallyRow,
 )
 from keyveil.collector.store.cells import pack
-from keyveil.collector.tokens import Credential, Role
 from keyveil.rounds import Round
 from keyveil.tally import Tally
 
-# {number}, {blob} and {serial} are the store's words for a 64-bit integer, bytes and a key that counts up.
 TABLES = (
-    "create table store (name text primary key, value text not null)",
+    *ACCESS_TABLES,
     """create table campaigns (no {serial}, id text not null unique, config text not null,
     terms text not null, label text not null, created_at {real} not null, finished_at {real},
     quarantined text)""",
@@ -35,40 +33,20 @@ TABLES = (
     """create table blocks (no {serial}, campaign {number} not null, round {number} not null,
     length {number} not null, crc {number} not null, reports {blob} not null)""",
     "create index blocks_by_round on blocks (campaign, round, no)",
-    """create table tokens (id text primary key, hash {blob} not null, role text not null, campaign text,
-    label text not null, rate {real}, created_at {real} not null, revoked_at {real})""",
-    """create table acts (no {serial}, at {real} not null, token text not null, act text not null,
-    campaign text not null, detail text not null)""",
     "create table outcomes (campaign {number} primary key, version {number} not null, body {blob} not null)",
-    """create table batches (campaign {number} not null, round {number} not null, id text not null,
-    size {number} not null, counted {number} not null, primary key (campaign, round, id))""",
+    """create table batch_parts (campaign {number} not null, round {number} not null, id text not null,
+    part {number} not null, size {number} not null, received {number} not null, counted {number} not null,
+    primary key (campaign, round, id, part))""",
     """create table opening_keys (no {serial}, id text not null unique, private {blob} not null,
     made_at {real} not null)""",
 )
 
 _CAMPAIGN = "no, id, config, terms, label, created_at, finished_at, quarantined"
 _ROUND = "campaign, number, purpose, description, opened_at, closes_at, closed_at, why, dropped_at, pin"
-_TOKEN = "id, hash, role, campaign, label, rate, created_at, revoked_at"  # noqa: S105
 
 
-class SqlTransaction:
+class SqlTransaction(AccessTransaction):
     """Everything but locks, ids and how a statement is run."""
-
-    def _all(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a statement with `?` for values."""
-        raise NotImplementedError
-
-    def _run(self, statement: str, values: Sequence[Any] = ()) -> int:
-        """How many rows a statement changed."""
-        raise NotImplementedError
-
-    def _run_each(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Run a statement once for each row of values."""
-        raise NotImplementedError
-
-    def _by_number(self, table: str, columns: str, nos: list[int]) -> list[tuple[Any, ...]]:
-        """The rows of a table that have one of the numbers, by number."""
-        raise NotImplementedError
 
     # --- reading ---
 
@@ -132,32 +110,6 @@ class SqlTransaction:
             for no, length, crc, reports in rows
         ]
 
-    def credential(self, id: str) -> Credential | None:
-        """The token with this id."""
-        rows = self._all(f"select {_TOKEN} from tokens where id = ?", (id,))  # noqa: S608
-        return _credential(rows[0]) if rows else None
-
-    def credentials(self, campaign: str | None) -> list[Credential]:
-        """The tokens of a campaign, or those of the whole collector."""
-        which, values = ("campaign is null", ()) if campaign is None else ("campaign = ?", (campaign,))
-        rows = self._all(f"select {_TOKEN} from tokens where {which} order by created_at, id", values)  # noqa: S608
-        return list(map(_credential, rows))
-
-    def has_admin(self) -> bool:
-        """Whether any admin token was ever made."""
-        return bool(self._all("select 1 from tokens where role = ? limit 1", (Role.ADMIN.value,)))
-
-    def acts(self, *, after: int = 0, most: int = 1000) -> list[Act]:
-        """The log from a place on."""
-        rows = self._all(
-            "select no, at, token, act, campaign, detail from acts where no > ? order by no limit ?",
-            (after, most),
-        )
-        return [
-            Act(no=no, at=at, token=token, act=act, campaign=campaign, detail=detail)
-            for no, at, token, act, campaign, detail in rows
-        ]
-
     def secret(self) -> bytes | None:
         """What issued ids are made with, once there is one."""
         rows = self._all("select value from store where name = 'secret'")
@@ -166,10 +118,13 @@ class SqlTransaction:
     def batches(self, campaign: int) -> list[BatchRow]:
         """What relays have forwarded to a campaign, by round."""
         rows = self._all(
-            "select round, id, size, counted from batches where campaign = ? order by round, id", (campaign,)
+            "select round, id, max(size), sum(received), sum(counted) from batch_parts where campaign = ? "
+            "group by round, id order by round, id",
+            (campaign,),
         )
         return [
-            BatchRow(round=round_, id=id, size=size, counted=counted) for round_, id, size, counted in rows
+            BatchRow(round=round_, id=id, size=int(size), received=int(received), counted=int(counted))
+            for round_, id, size, received, counted in rows
         ]
 
     def opening_keys(self) -> list[OpeningKeyRow]:
@@ -180,14 +135,6 @@ class SqlTransaction:
         ]
 
     # --- writing ---
-
-    def probe(self) -> None:
-        """Write a little that means nothing: a disk that is full or read-only shows at the commit."""
-        # Another value each time: SQLite writes no page whose bytes stay the same.
-        self._run(
-            "insert into store values ('probe', 'even') on conflict (name) "
-            "do update set value = case when store.value = 'even' then 'odd' else 'even' end"
-        )
 
     def set_secret(self, secret: bytes) -> None:
         """Keep what issued ids are made with; only where there is none."""
@@ -241,12 +188,13 @@ class SqlTransaction:
             (campaign, round, length, zlib.crc32(reports), reports),
         )
 
-    def add_batch(self, campaign: int, batch: BatchRow) -> None:
-        """A batch, or some more that was counted of one."""
+    def add_part(self, campaign: int, part: int, batch: BatchRow) -> None:
+        """Part of a batch, or some more that was counted of one; what came of it is noted the first time."""
         self._run(
-            "insert into batches (campaign, round, id, size, counted) values (?, ?, ?, ?, ?) on conflict "
-            "(campaign, round, id) do update set counted = batches.counted + excluded.counted",
-            (campaign, batch.round, batch.id, batch.size, batch.counted),
+            "insert into batch_parts (campaign, round, id, part, size, received, counted) "
+            "values (?, ?, ?, ?, ?, ?, ?) on conflict (campaign, round, id, part) "
+            "do update set counted = batch_parts.counted + excluded.counted",
+            (campaign, batch.round, batch.id, part, batch.size, batch.received, batch.counted),
         )
 
     def add_opening_key(self, key: OpeningKeyRow) -> None:
@@ -274,33 +222,6 @@ class SqlTransaction:
             "update rounds set dropped_at = ? where campaign = ? and number = ?", (now, campaign, round)
         )
 
-    def add_credential(self, credential: Credential) -> None:
-        """A new token."""
-        self._run(
-            f"insert into tokens ({_TOKEN}) values (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-            (
-                credential.id,
-                credential.hash,
-                credential.role.value,
-                credential.campaign,
-                credential.label,
-                credential.rate,
-                credential.created_at,
-                credential.revoked_at,
-            ),
-        )
-
-    def revoke(self, id: str, now: float) -> None:
-        """The token opens nothing from now on."""
-        self._run("update tokens set revoked_at = ? where id = ? and revoked_at is null", (now, id))
-
-    def log(self, *, at: float, token: str, act: str, campaign: str = "", detail: str = "") -> None:
-        """A line that is never changed."""
-        self._run(
-            "insert into acts (at, token, act, campaign, detail) values (?, ?, ?, ?, ?)",
-            (at, token, act, campaign, detail),
-        )
-
     def _rounds_where(self, condition: str, values: Sequence[Any]) -> list[RoundRow]:
         return list(map(round_row, self._all(f"select {_ROUND} from rounds where {condition}", values)))  # noqa: S608
 
@@ -317,8 +238,3 @@ def round_row(row: tuple[Any, ...]) -> RoundRow:
 def tally_row(rows: list[tuple[Any, ...]]) -> TallyRow | None:
     """The only row of `tallies` that was asked for, if it is there."""
     return TallyRow(n_reports=rows[0][0], cells=bytes(rows[0][1])) if rows else None
-
-
-def _credential(row: tuple[Any, ...]) -> Credential:
-    said = dict(zip(_TOKEN.split(", "), row, strict=True))
-    return Credential(**{**said, "hash": bytes(said["hash"]), "role": Role(said["role"])})

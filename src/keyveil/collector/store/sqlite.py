@@ -9,9 +9,6 @@ ids into runs (`runs`), whose filters stay in memory.
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
 import sqlite3
 import threading
 import zlib
@@ -20,7 +17,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from keyveil.collector.store.base import SCHEMA, RoundRow, TallyRow
 from keyveil.collector.store.cells import add, pack, unpack
@@ -39,13 +35,13 @@ from keyveil.collector.store.run_tables import (
 )
 from keyveil.collector.store.runs import N_SLICES, IdHash, Ids, Runs, as_ids, ids_in, rows_of
 from keyveil.collector.store.sql import TABLES, SqlTransaction
+from keyveil.collector.store.sqlite_file import FINAL_ACTS, WORDS, SqliteFile, SqliteStatements, refusals
 from keyveil.errors import StoreError
 from keyveil.report import REPORT_ID_BYTES
 from keyveil.tally import Tally
 
 # "kvcl", so that a file of another program is not taken for a store.
 APPLICATION = 0x6B76636C
-_WORDS = {"number": "integer", "blob": "blob", "real": "real", "serial": "integer primary key autoincrement"}
 _OWN_TABLES = (
     *RUN_TABLES,
     # The ids of a block, joined; and what it adds to its tally.
@@ -56,15 +52,10 @@ _OWN_TABLES = (
     # Up to which block the ids of a slice are in runs.
     """create table flushed (campaign integer not null, slice integer not null, block integer not null,
     primary key (campaign, slice)) without rowid""",
-    """create trigger acts_stay before update on acts
-    begin select raise(abort, 'acts are never changed'); end""",
-    """create trigger acts_last before delete on acts
-    begin select raise(abort, 'acts are never deleted'); end""",
+    *FINAL_ACTS,
 )
 _DELETE_FLUSHED = """delete from memtable_ids where campaign = ?1 and block <=
 (select min(block) from flushed where campaign = ?1 group by campaign having count(*) = ?2)"""
-# Steps of SQLite's machine, a few a row, after which a backup asks whether it is still wanted.
-_LOOK_UP = 100
 # Reports, or groups of them, after which the tallies are brought up to date, and ids beyond the most that
 # stay in memory move into runs: one slice of 64 at a time, if one campaign has them.
 _STEP_REPORTS, _STEP_GROUPS = 4096, 128
@@ -87,26 +78,8 @@ class _StoreCache:
     """Which tokens are live."""
 
 
-class _SqliteStatements(SqlTransaction):
+class _SqliteStatements(SqliteStatements, SqlTransaction):
     """Statements on a connection."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def _all(self, statement: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        return self._connection.execute(statement, values).fetchall()
-
-    def _run(self, statement: str, values: Sequence[Any] = ()) -> int:
-        return self._connection.execute(statement, values).rowcount
-
-    def _run_each(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        self._connection.executemany(statement, rows)
-
-    def _by_number(self, table: str, columns: str, nos: list[int]) -> list[tuple[Any, ...]]:
-        # One statement for all of them: the interpreter's lock is let go and taken again around every step of
-        # a statement, and each time the event loop may be before us.
-        question = f"select {columns} from {table} where no in (select value from json_each(?))"  # noqa: S608
-        return self._all(question, (json.dumps(nos),))
 
 
 class SqliteTransaction(_SqliteStatements):
@@ -297,7 +270,7 @@ class SqliteTransaction(_SqliteStatements):
             raise StoreError(self._memory.quarantined[campaign], damaged=True)
 
 
-class SqliteStore:
+class SqliteStore(SqliteFile):
     """The store in a file.
 
     >>> import tempfile
@@ -321,26 +294,18 @@ class SqliteStore:
         announce: Callable[[Migration], None] = lambda _: None,
         read_only: bool = False,
     ) -> None:
-        if read_only and not path.exists():
-            raise StoreError(f"there is no store {path}")
-        self._is_read_only = read_only
-        # A link leads to the same file, and to the same lock.
-        self._path = path = path.resolve()
+        super().__init__(
+            path, owner="collector", otherwise=", or use postgresql:// for several", read_only=read_only
+        )
         self.migrated: Migration | None = None
-        self._lock_file = _lock(path)
-        self._lock = threading.Lock()
-        self._readers = threading.local()
-        self._open: list[sqlite3.Connection] = []
         # Held while the disk and the memory change together, and while a reader looks at both.
         self._moment = threading.Lock()
         # What came since tallies and ids were last flushed.
         self._reports = self._groups = 0
         # The slice of each campaign that was flushed last.
         self._turns: dict[int, int] = {}
-        try:
-            with _refusals():
-                if not read_only:
-                    _make_private(path)
+        with self._giving_back():
+            with refusals():
                 self._writer = self._connect()
                 if read_only:
                     tx = _SqliteStatements(self._writer)
@@ -352,9 +317,6 @@ class SqliteStore:
                     self._migrate(backup_first, announce)
                 self._memory = _StoreCache(hash=id_hash(_SqliteStatements(self._writer)))
             self._recover()
-        except BaseException:
-            self._give_back()
-            raise
 
     @contextmanager
     def write(self) -> Iterator[SqliteTransaction]:
@@ -404,7 +366,7 @@ class SqliteStore:
     @contextmanager
     def _transaction(self, due: Mapping[int, Sequence[int]] | None = None) -> Iterator[SqliteTransaction]:
         memtable = self._memory.memtable
-        with _refusals():
+        with refusals():
             self._writer.execute("begin" if self._is_read_only else "begin immediate")
             tx = SqliteTransaction(self._writer, self._memory, memtable.sums)
             try:
@@ -430,7 +392,7 @@ class SqliteStore:
     def _flush(self, tx: SqliteTransaction, campaign: int, slices: Sequence[int]) -> None:
         self._writer.execute("savepoint flushing")
         try:
-            with _refusals():
+            with refusals():
                 tx.flush(campaign, slices)
         except StoreError as error:
             # A damaged page is a matter of one campaign; a full disk, of all.
@@ -456,10 +418,8 @@ class SqliteStore:
     @contextmanager
     def read(self) -> Iterator[SqliteTransaction]:
         """One moment's view, on a connection of this thread's own."""
-        with _refusals():
-            if not hasattr(self._readers, "connection"):
-                self._readers.connection = self._connect()
-            connection: sqlite3.Connection = self._readers.connection
+        with refusals():
+            connection = self._reader()
             try:
                 with self._moment:
                     connection.execute("begin")
@@ -471,20 +431,6 @@ class SqliteStore:
                 if connection.in_transaction:
                     connection.execute("rollback")
 
-    def backup(self, path: Path, *, is_cancelled: Callable[[], bool] = lambda: False) -> None:
-        """A copy of one moment, while others write; a StoreError soon after it `is_cancelled`.
-
-        One reader's view, written out whole: the pages of SQLite's own backup begin anew at every commit.
-        """
-        with _refusals():
-            source = self._connect()
-            source.set_progress_handler(is_cancelled, _LOOK_UP)
-            try:
-                source.execute("vacuum into ?", (str(path),))
-            finally:
-                source.close()
-                self._open.remove(source)
-
     def close(self) -> None:
         """Give the file back, with everything in its place."""
         here = self._memory.memtable.campaigns
@@ -494,44 +440,18 @@ class SqliteStore:
                 """Nothing else."""
         self._give_back()
 
-    def _give_back(self) -> None:
-        for connection in self._open:
-            connection.close()
-        self._open.clear()
-        os.close(self._lock_file)
-
-    def _connect(self) -> sqlite3.Connection:
-        mode = "ro" if self._is_read_only else "rwc"
-        connection = sqlite3.connect(
-            f"{self._path.as_uri()}?mode={mode}",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=256,
-            timeout=30,
-        )
-        self._open.append(connection)
-        # A damaged letter must not hide the row it stands in: a damaged campaign shows by its hash.
-        connection.text_factory = lambda text: text.decode("utf-8", "replace")
-        return connection
-
     def _prepare(self) -> None:
         """Make the tables where there are none."""
         connection = self._writer
-        (application,) = connection.execute("pragma application_id").fetchone()
-        (n_tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
-        if n_tables and application != APPLICATION:
-            raise StoreError(f"{self._path.name} is a database of another program; choose another file")
-        connection.execute("pragma journal_mode = wal")
-        connection.execute("pragma synchronous = full")
+        is_empty = self._is_empty(connection, APPLICATION)
         # Pages of runs that are merged, and of large tallies.
         connection.execute("pragma cache_size = -65536")
         # Checkpoints that are short: each holds up the group that sets it off.
         connection.execute("pragma wal_autocheckpoint = 2048")
-        if not n_tables:
+        if is_empty:
             connection.execute("begin immediate")
             for table in (*TABLES, *_OWN_TABLES):
-                connection.execute(table.format(**_WORDS))
+                connection.execute(table.format(**WORDS))
             connection.execute("insert into store values ('schema', ?)", (str(SCHEMA),))
             add_key(_SqliteStatements(connection))
             connection.execute(f"pragma application_id = {APPLICATION}")
@@ -545,7 +465,7 @@ class SqliteStore:
             return
         announce(migration)
         if backup_first is not None:
-            self._copy(backup_first)
+            self.copy(backup_first)
         self._writer.execute("begin immediate")
         try:
             migrate(tx, migration, EMBEDDED)
@@ -555,65 +475,3 @@ class SqliteStore:
                 self._writer.execute("rollback")
             raise
         self.migrated = migration
-
-    def _copy(self, path: Path) -> None:
-        """A copy under a name that is not taken; whatever gets the name is whole, and on the disk."""
-        part = path.with_name(f"{path.name}.part")
-        try:
-            # What a process that was killed left behind.
-            part.unlink(missing_ok=True)
-            os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-            self.backup(part)
-            os.link(part, path)
-            _sync(path.parent)
-        except FileExistsError:
-            raise StoreError(f"{path} exists already; name another file for the copy") from None
-        except OSError as error:
-            raise StoreError(f"cannot write {path}: {error.strerror}") from None
-        finally:
-            part.unlink(missing_ok=True)
-
-
-def _sync(folder: Path) -> None:
-    """The names in a folder are on the disk."""
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(held)
-    finally:
-        os.close(held)
-
-
-def _make_private(path: Path) -> None:
-    """A new file is its owner's alone; SQLite gives those that it puts beside it the same mode."""
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-
-
-def _lock(path: Path) -> int:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        held = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise StoreError(f"cannot open the store {path}: {error.strerror}") from None
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(held)
-        raise StoreError(
-            f"another collector has {path.name} open; stop it, or use postgresql:// for several"
-        ) from None
-    if path.exists() and path.stat().st_nlink > 1:
-        os.close(held)
-        raise StoreError(f"{path.name} has two names, and a lock knows one; remove the hard link")
-    return held
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """What SQLite says, in our words; the store is damaged, or it may be a matter of time."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        raise StoreError(f"the store cannot be used now: {error}") from None
-    except sqlite3.DatabaseError as error:
-        raise StoreError(f"the store is damaged: {error}", damaged=True) from None

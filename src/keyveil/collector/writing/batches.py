@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from keyveil.collector.problems import Problem
@@ -38,7 +38,8 @@ def open_batch(
     """The reports that were sealed for this campaign and the batch's round."""
     refused: Counter[str] = Counter()
     by_key: dict[bytes, list[bytes]] = {}
-    for sealed in _frames(body, most):
+    frames = _frames(body, most)
+    for sealed in frames:
         try:
             header = SealedHeader.read(sealed)
         except ReportRejected as error:
@@ -59,7 +60,7 @@ def open_batch(
         refused[Refusal.NOT_SEALED.value] += len(bodies) - len(sound)
         opened += sound
     upload = read_upload(to_frames(opened), FRAMED, tag=tag, campaign=campaign, token=token, most=most)
-    upload.batch = batch
+    upload.batch = batch._replace(received=len(frames))
     return OpenedBatch(upload, +refused)
 
 
@@ -69,10 +70,10 @@ def read_batch_query(query: Mapping[str, str]) -> Batch:
         raise Problem("bad-request", "expected batch (32 small hexadecimal digits), round and size")
     if int(query["part"]) >= int(query["parts"]):
         raise Problem("bad-request", f"expected a part below {query['parts']}, got {query['part']}")
-    return Batch(query["batch"], int(query["round"]), int(query["size"]))
+    return Batch(query["batch"], int(query["round"]), int(query["size"]), int(query["part"]))
 
 
-def _frames(body: bytes, most: int) -> Iterable[bytes]:
+def _frames(body: bytes, most: int) -> list[bytes]:
     try:
         return list(read_frames(body, most=most))
     except ReportRejected as error:

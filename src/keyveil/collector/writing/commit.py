@@ -89,20 +89,21 @@ def _commit_campaign(
             else:
                 others.append((upload, part))
     _refuse(tx, known, others, number, last)
-    if asked is None or not fitting:
+    if asked is None:
         return []
     secret = cache.secret(tx, known) if known.issues_ids else None
-    grown = _count(tx, known, asked, fitting, secret)
-    _note_batches(tx, known, asked, [upload for upload, _ in fitting])
+    grown = _count(tx, known, asked, fitting, secret) if fitting else []
+    _note_batches(tx, known, asked, uploads)
     return grown
 
 
 def _note_batches(tx: Writing, known: StoredCampaign, asked: Round, uploads: list[Upload]) -> None:
-    """How many reports of each batch were counted, in the transaction that counts them."""
+    """How many reports of each batch came and were counted, in the transaction that counts them."""
     for upload in uploads:
         if upload.batch is not None and upload.batch.round == asked.number:
-            id, round_, size = upload.batch
-            tx.add_batch(known.no, BatchRow(round=round_, id=id, size=size, counted=upload.n_accepted))
+            id, round_, size, part, received = upload.batch
+            row = BatchRow(round=round_, id=id, size=size, received=received, counted=upload.n_accepted)
+            tx.add_part(known.no, part, row)
 
 
 def _refuse(

@@ -37,11 +37,15 @@ _MOST_PARTS = 64
 
 
 class Batch(NamedTuple):
-    """What a relay says of a batch: its id, the round that it answers, how many reports it has in all."""
+    """What a relay says of part of a batch: the batch's id, the round that it answers, how many reports it
+    has in all; and how many sealed reports came with this part.
+    """
 
     id: str
     round: int
     size: int
+    part: int
+    received: int = 0
 
 
 @dataclass(slots=True)
@@ -185,23 +189,46 @@ def read_uniform(body: bytes, *, tag: bytes, campaign: str, token: str | None, m
 
 def _uniform(body: bytes, tag: bytes, most: int) -> UploadPart | None:
     """The part of a body whose frames all have one length, the campaign's tag and one round."""
-    if len(body) < _FRAME.size + HEADER_BYTES:
+    if body[_FRAME.size : _FRAME.size + 1] != b"\x01" or body[_FRAME.size + 1 : _FIRST_ROUND] != tag:
+        return None
+    equal = equal_frames(body, _BEFORE_ROUND + _ROUND.size, most)
+    if equal is None or equal.length < HEADER_BYTES:
+        return None
+    (round_,) = _ROUND.unpack_from(body, _FIRST_ROUND)
+    return UploadPart(
+        round_, equal.length, equal.joined, range(equal.n_frames) if equal.n_frames > 1 else (0,)
+    )
+
+
+class EqualFrames(NamedTuple):
+    """What stands in frames of one length, joined."""
+
+    length: int
+    n_frames: int
+    joined: bytes
+
+
+def equal_frames(body: bytes, head: int, most: int) -> EqualFrames | None:
+    """The frames of a body if all have one length and begin with the same so many bytes.
+
+    >>> from keyveil.report import to_frames
+    >>> equal_frames(to_frames([b"abc", b"abd"]), 2, 9)
+    EqualFrames(length=3, n_frames=2, joined=b'abcabd')
+    """
+    if len(body) < _FRAME.size + head:
         return None
     (length,) = _FRAME.unpack_from(body)
     step = _FRAME.size + length
     count, rest = divmod(len(body), step)
-    if rest or length < HEADER_BYTES or count > most:
+    if rest or length < head or count > most:
         return None
-    if body[_FRAME.size] != 1 or body[_FRAME.size + 1 : _FIRST_ROUND] != tag:
-        return None
-    (round_,) = _ROUND.unpack_from(body, _FIRST_ROUND)
     if count == 1:
-        return UploadPart(round_, length, body[_FRAME.size :], (0,))
+        return EqualFrames(length, 1, body[_FRAME.size :])
     rows = np.frombuffer(body, dtype=np.uint8).reshape(count, step)
-    heads = rows[:, : _FIRST_ROUND + _ROUND.size]
+    heads = rows[:, : _FRAME.size + head]
     if (heads != heads[0]).any():
         return None
-    return UploadPart(round_, length, rows[:, _FRAME.size :].tobytes(), range(count))
+    return EqualFrames(length, count, rows[:, _FRAME.size :].tobytes())
 
 
 def _sorted_out(upload: Upload, data: bytes, places: Sequence[tuple[int, int]], tag: bytes) -> Upload:

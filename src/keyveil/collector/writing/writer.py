@@ -23,6 +23,7 @@ from keyveil.collector.metrics import Metrics
 from keyveil.collector.problems import Problem
 from keyveil.collector.settings import Settings
 from keyveil.collector.store import Store
+from keyveil.collector.store.base import AccessStore
 from keyveil.collector.writing.commit import commit_group
 from keyveil.collector.writing.fair_queue import PIECE, FairQueue, Sender
 from keyveil.collector.writing.upload import Upload
@@ -49,20 +50,19 @@ class _Turn:
 
 
 class Writer:
-    """A queue and the threads that empty it."""
+    """A queue and the threads that empty it; what is done with a group is a subclass's."""
 
     def __init__(
         self,
-        store: Store,
-        cache: CampaignCache,
+        store: AccessStore,
         settings: Settings,
         *,
         clock: Callable[[], float],
         metrics: Metrics,
         log: Log,
-        filled: Callable[[RoundGrowth], None],
+        filled: Callable[[RoundGrowth], None] = lambda _: None,
     ) -> None:
-        self._store, self._cache, self._settings = store, cache, settings
+        self._store, self._settings = store, settings
         self._clock, self._metrics, self._log, self._filled = clock, metrics, log, filled
         self._queue = FairQueue()
         self._preparing = threading.Lock()
@@ -169,7 +169,7 @@ class Writer:
         self, group: Sequence[Upload], prepared: Callable[[], None] = lambda: None
     ) -> list[RoundGrowth]:
         try:
-            grown = commit_group(self._store, self._cache, group, self._clock(), prepared)
+            grown = self._write(group, self._clock(), prepared)
             self.failing = ""
             return grown
         except StoreError as error:
@@ -197,6 +197,10 @@ class Writer:
             )
         return []
 
+    def _write(self, group: Sequence[Upload], now: float, prepared: Callable[[], None]) -> list[RoundGrowth]:
+        """A group in one transaction; `prepared` is called when all is done but the commit."""
+        raise NotImplementedError
+
     def _count(self, campaign: str, statuses: Counter[str]) -> None:
         if statuses:
             self._metrics.count_campaign(campaign, statuses)
@@ -219,6 +223,17 @@ class Writer:
         # A loop that has ended has nobody left who waits.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(_deliver, group)
+
+
+class ReportWriter(Writer):
+    """A writer that counts reports."""
+
+    def __init__(self, store: Store, cache: CampaignCache, settings: Settings, **named: Any) -> None:
+        super().__init__(store, settings, **named)
+        self._reports, self._cache = store, cache
+
+    def _write(self, group: Sequence[Upload], now: float, prepared: Callable[[], None]) -> list[RoundGrowth]:
+        return commit_group(self._reports, self._cache, group, now, prepared)
 
 
 def _deliver(group: list[Upload]) -> None:
