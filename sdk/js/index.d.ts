@@ -255,6 +255,8 @@ export interface Relay {
    * are both asked for keys, and reports are sealed to the newest that both list.
    */
   key?: string;
+  /** Where the relay's devices need one: a token of the relay's own. */
+  token?: string;
 }
 
 /** What an application may set; each has a default. */
@@ -263,7 +265,7 @@ export interface Options {
   url?: string;
   /** The relay through which reports go, sealed. */
   relay?: Relay;
-  /** For a campaign whose devices need one: sent as `Authorization: Bearer`. */
+  /** For a campaign whose devices need one: sent as `Authorization: Bearer`, to the collector and to no relay. */
   token?: string;
   /**
    * Where the ids of reports come from. If not given, drawn here, or asked for at `url` where the campaign issues them.

@@ -1,5 +1,6 @@
 /** Reports through a relay: which way, sealed when and to which key, and what is never sent. */
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -176,6 +177,69 @@ test("a no wipes what was sealed, and what was being sealed is not sent after it
   assert.equal(await code(uploading), "disabled");
   assert.equal((await stateOf(other.ledger)).answers[0].sealed, null);
   assert.equal(later.met.length, 0);
+});
+
+test("what is wiped while it is being sealed is not sent, whatever was said since", async (context) => {
+  const here = world();
+  const { device } = await opened(relayed(), here, { relay: { key: freshKey().public } });
+  await device.submit(held);
+  let go;
+  const { generateKey } = globalThis.crypto.subtle;
+  context.mock.method(globalThis.crypto.subtle, "generateKey", async (...given) => {
+    await new Promise((done) => (go = done));
+    return generateKey.apply(globalThis.crypto.subtle, given);
+  });
+  const uploading = device.upload();
+  await new Promise((wake) => setTimeout(wake, 20));
+  await device.disable();
+  await device.enable();
+  go();
+  assert.equal(await code(uploading), "answered");
+  assert.equal(here.met.length, 0);
+});
+
+test("devices that share a ledger and upload at once send the same bytes", async () => {
+  const relay = { key: freshKey().public };
+  const here = world();
+  const ledger = new FileLedger(join(mkdtempSync(join(tmpdir(), "keyveil-")), "ledger.json"));
+  const devices = [];
+  for (let tab = 0; tab < 4; tab++) devices.push((await opened(relayed(), here, { relay, ledger })).device);
+  await devices[0].submit(held);
+  for (const outcome of await Promise.all(devices.map((device) => device.upload()))) assert.equal(outcome.code, "done");
+  assert.ok(here.sent().length > 1);
+  assert.equal(new Set(here.sent().map(([, report]) => report)).size, 1);
+});
+
+const KILLED = `
+  import { Device, FileLedger } from ${JSON.stringify(new URL("../node.js", import.meta.url).href)};
+  import { seal } from ${JSON.stringify(new URL("../sealed.js", import.meta.url).href)};
+  import { writeSync } from "node:fs";
+  const [path, text, key] = process.argv.slice(1);
+  const fetch = (_, { body }) => {
+    writeSync(1, Buffer.from(body.subarray(4)).toString("hex"));
+    process.kill(process.pid, "SIGKILL");
+  };
+  const relay = { url: ${JSON.stringify(RELAY)}, seal, key };
+  const ledger = new FileLedger(path);
+  const device = await Device.open(JSON.parse(text), { ledger, environment: {}, fetch, relay });
+  await device.enable();
+  await device.submit({ maps: 12 });
+  await device.upload();
+`;
+
+test("a process that dies between sealing and the answer sends the same bytes when it comes back", async () => {
+  const path = join(mkdtempSync(join(tmpdir(), "keyveil-")), "ledger.json");
+  const key = freshKey().public;
+  const given = ["--input-type=module", "-e", KILLED, path, JSON.stringify(relayed()), key];
+  const visit = () => spawnSync(process.execPath, given, { encoding: "utf8" });
+  const [first, second] = [visit(), visit()];
+  assert.deepEqual([first.signal, second.signal], ["SIGKILL", "SIGKILL"], first.stderr + second.stderr);
+  assert.match(first.stdout, /^01([0-9a-f]{2}){60,}$/);
+  assert.equal(second.stdout, first.stdout);
+  const here = world();
+  const { device } = await opened(relayed(), here, { relay: { key }, ledger: new FileLedger(path) });
+  assert.equal((await device.upload()).sent, 1);
+  assert.equal(here.sent()[0][1], first.stdout);
 });
 
 test("without a shipped key both are asked, and the collector's newest key that the relay lists is taken", async () => {
@@ -403,10 +467,23 @@ test("where nothing can seal, reports wait", async (context) => {
   assert.equal(await code(device.upload()), "done");
 });
 
+test("a relay may want a token of its own, which nobody else is shown", async () => {
+  const key = freshKey();
+  const here = world({ keys: { relay: [key], collector: [key] } });
+  const { device } = await opened(relayed(), here, { relay: { token: "kr-1" }, token: "kv-1" });
+  await device.submit(held);
+  await device.upload();
+  assert.deepEqual(
+    here.met.map(({ token }) => token),
+    [undefined, undefined, "Bearer kr-1"],
+  );
+});
+
 test("a relay that cannot be meant is a mistake of the application", async () => {
   const open = (relay) => Device.open(relayed(), { ...QUIET, ledger: new MemoryLedger(), relay });
   await assert.rejects(open({ url: "http://relay.example", seal }), { code: "https-required" });
   await assert.rejects(open({ url: "no address", seal }), { code: "no-collector" });
+  await assert.rejects(open({ url: RELAY, seal, token: "two words" }), { code: "bad-token" });
   await assert.rejects(open({ url: RELAY }), TypeError);
   for (const key of ["", "ab", "g".repeat(64), 7, null, new Uint8Array(32)]) {
     await assert.rejects(open({ url: RELAY, seal, key }), TypeError);

@@ -113,7 +113,7 @@ export class Device {
   /**
    * A device for the open round of the campaign at HOST/v1/campaigns/ID; the campaign must have that id. The host may
    * be the relay's: the id is the campaign's hash, so a relay cannot change the campaign, and a round that it describes
-   * otherwise is checked and pinned as any. A relay is shown no token, and is not taken for the collector.
+   * otherwise is checked and pinned as any. A relay is not shown the collector's token, and is not taken for it.
    *
    * @param {string} url
    * @param {Options} [options]
@@ -123,7 +123,7 @@ export class Device {
     const given = settled(options);
     const isAtRelay = given.relay !== undefined && isSamePlace(base, given.relay.url);
     const chosen = isAtRelay ? given : { ...given, url: given.url ?? base };
-    const view = await fetchView({ ...chosen, token: isAtRelay ? undefined : chosen.token, url });
+    const view = await fetchView({ ...chosen, token: isAtRelay ? given.relay?.token : given.token, url });
     const round = await readView(view, campaign);
     // An older collector's campaign does not say itself that ids are issued. One that a relay may carry issues none:
     // whoever hands out ids knows whose report is whose.

@@ -16,7 +16,7 @@ import { requireConsent } from "./consent.js";
 import { sharedKey } from "./keys.js";
 import { takeWay } from "./route.js";
 import { transact } from "./transactions.js";
-import { checkAddress } from "./transport.js";
+import { checkAddress, checkToken } from "./transport.js";
 
 /**
  * @import { LedgerState, Relay, Round } from "../../index.d.ts"
@@ -57,8 +57,9 @@ export class RelayRoute {
    * @param {Relaying} options
    */
   constructor(round, options) {
-    const { url, key } = options.relay;
+    const { url, key, token } = options.relay;
     checkAddress(url);
+    checkToken(token);
     const isKey = key === undefined || (typeof key === "string" && KEY.test(key));
     if (!isKey) throw new TypeError("a collector's key is 64 hexadecimal digits");
     this.#round = round;
@@ -69,9 +70,10 @@ export class RelayRoute {
     if (this.#round.campaign.relay === "none") refuse("not-relayed");
   }
 
-  /** A relay gets no token: that is the collector's, and may tell devices apart. */
+  /** The collector's token is not for the relay: it may tell devices apart. */
   get receiver() {
-    return { url: this.#options.relay.url, kind: /** @type {const} */ ("sealed") };
+    const { url, token } = this.#options.relay;
+    return { url, kind: /** @type {const} */ ("sealed"), token };
   }
 
   /**
@@ -101,13 +103,9 @@ export class RelayRoute {
     const reports = part.map(({ report }) => report);
     return transact(this.#options, (state) => {
       requireConsent(state, this.#options.environment, true);
-      for (const [report, sealed] of made) {
-        // Whoever sealed it first meanwhile has sealed it.
-        const answer = this.#answerTo(state, report);
-        if (answer) answer.sealed ??= sealed;
-      }
-      // An answer that was wiped meanwhile is not sent.
-      return this.read(state, reports).filter(isReady);
+      // Whoever sealed it first meanwhile has sealed it; what was wiped meanwhile is not sent.
+      for (const [report, sealed] of made) (this.#answerTo(state, report) ?? refuse("answered")).sealed ??= sealed;
+      return this.read(state, reports).map((one) => (isReady(one) ? one : refuse("answered")));
     });
   }
 
