@@ -523,3 +523,61 @@ test("the relay may be asked for the campaign: without the token, and never take
   assert.equal(await code(atCollector.submit(held)), "done");
   assert.equal(met.length, 1, "no id was asked for");
 });
+
+/** Numbers below `most`, the same for a seed. */
+function drawing(seed) {
+  let state = seed;
+  return (most) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    return Math.floor((state / 2 ** 32) * most);
+  };
+}
+
+test("whatever all do, a report goes one way for good, and the same bytes until its key is unknown", async () => {
+  let sealedAgain = 0;
+  let sent = 0;
+  for (let seed = 1; seed <= 60; seed++) {
+    const draw = drawing(seed);
+    const pick = (...choices) => choices[draw(choices.length)];
+    const keys = [freshKey(), freshKey()];
+    const mayBeDirect = draw(2) === 0;
+    const one = relayed(mayBeDirect ? "allowed" : "required");
+    const answer = (reports) =>
+      pick({ status: 503 }, { status: 404 }, ["unknown-key"], ["accepted"], ["round-closed"], reports);
+    const here = world({ statuses: answer });
+    const ledger = new MemoryLedger();
+    let now = 1e12;
+    // What was sealed for the relay last, until it says that the key is unknown.
+    let sealed = null;
+    for (let step = 0; step < 20; step++) {
+      here.keys = { relay: pick([keys[0]], [keys[1]], keys, []), collector: pick(keys, [keys[1]], { status: 503 }) };
+      const relay = pick(undefined, {}, {}, { key: pick(...keys).public });
+      const { device } = await opened(one, here, { relay, ledger, now: () => (now += 1e8) });
+      if (draw(12) === 0) {
+        await device.disable();
+        await device.enable();
+      }
+      await device.submit(held);
+      const before = here.sent().length;
+      const { code: said } = await device.upload();
+      const state = await stateOf(ledger);
+      for (const [, report] of here.sent().slice(before)) {
+        sent++;
+        const way = relay ? "relay" : "direct";
+        assert.deepEqual([here.sent().at(-1)[0], state.routes[device.id].way], [relay ? "relay" : "collector", way]);
+        assert.ok(relay || mayBeDirect, `seed ${seed}: ${said}`);
+        if (!relay) continue;
+        assert.ok(sealed === null || sealed === report, `seed ${seed}, step ${step}: sealed again`);
+        sealed = report;
+      }
+      // Forgotten because its key is unknown; or wiped, and then nothing is ever sent again.
+      if (sealed !== null && state.answers[0].sealed === null) {
+        sealed = null;
+        sealedAgain++;
+      }
+    }
+    const ways = new Set(here.sent().map(([place]) => place));
+    assert.ok(ways.size <= 1, `seed ${seed} went both ways`);
+  }
+  assert.ok(sent > 100 && sealedAgain > 10, `${sent} sent, ${sealedAgain} sealed again`);
+});
