@@ -251,8 +251,10 @@ test("a key that must be asked for keeps nobody waiting; once it is there, it is
     let answer;
     const asking = () => new Promise((done) => (answer = () => done(new Response(list))));
     const { device, ledger, met, asked } = await inRelayedPage(here, { asking });
-    await device.submit({ maps: 12 });
+    assert.equal((await device.submit({ maps: 12 })).code, "done");
     assert.equal(met.length, 0, "submit did not wait for the relay");
+    assert.equal((await device.submit(UNREADABLE)).code, "done");
+    assert.equal(asked.length, 1, "asked once, however often there is something to seal");
     if (how === "before") here.leave();
     assert.equal(met.length, 0, "what is not sealed does not leave");
     answer();

@@ -120,10 +120,10 @@ export class Device {
    */
   static async connect(url, options = {}) {
     const { base, campaign } = splitAddress(url);
-    const given = settled(options);
-    const isAtRelay = given.relay !== undefined && isSamePlace(base, given.relay.url);
-    const chosen = isAtRelay ? given : { ...given, url: given.url ?? base };
-    const view = await fetchView({ ...chosen, token: isAtRelay ? given.relay?.token : given.token, url });
+    const chosen = settled({ url: base, ...options });
+    const { relay } = chosen;
+    const token = relay && isSamePlace(base, relay.url) ? relay.token : chosen.token;
+    const view = await fetchView({ ...chosen, token, url });
     const round = await readView(view, campaign);
     // An older collector's campaign does not say itself that ids are issued. One that a relay may carry issues none:
     // whoever hands out ids knows whose report is whose.
