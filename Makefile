@@ -82,6 +82,7 @@ bench: $(VENV)/.dev            ## speed and theory against measurement; DATA=fol
 	$(BIN)/python bench/averaging.py
 	$(BIN)/python bench/issued.py
 	$(BIN)/python bench/client.py
+	$(BIN)/python bench/sealing.py
 	$(BIN)/python bench/collector.py --overload 60
 	$(BIN)/python bench/direct.py
 	$(BIN)/python bench/attacks.py

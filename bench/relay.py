@@ -1,11 +1,11 @@
-"""How many sealed reports a second a relay makes durable, beside a route that does nothing; and what opening costs.
+"""How many sealed reports a second a relay makes durable, beside a no-op; and what opening them costs.
 
     python bench/relay.py [--seconds S] [--json FILE]
 
 One relay process, load from one other process over the loopback, on the machine's shared cores. The reports
-are no reports: a relay cannot tell. Its collector is away while it is measured, so that the load has the cores
-that the relay leaves, and then comes back: how long it takes until all has gone. Opening is `open_batch`, on
-one core, of what was really sealed. What it cannot show: a network, a disk under other load.
+are no reports: a relay cannot tell. Its collector is away while it is measured, so that the load has the
+cores that the relay leaves, and then comes back: how long it takes until all has gone. Opening is
+`open_batch`, on one core, of what was really sealed. What it cannot show: a network, a disk under other load.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 import numpy as np
 import uvloop
 from collecting import make_question, make_reports
-from collector import NO_OP, load
 from relaying import relayed
 from serving import Process
 
+from collector import NO_OP, load
 from keyveil.collector.writing.batches import open_batch
 from keyveil.collector.writing.upload import Batch
 from keyveil.report import to_frames

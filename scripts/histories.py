@@ -5,11 +5,11 @@ what the user holds, the random words and the report's id, and then what comes o
 what was spent by then, in units of 2**-192. Where `held` is null the device must not read the record, where
 `words` is null it must not draw. `play` is the runner in Python; the one in JavaScript does the same.
 
-Where a relay takes part, a history has the collector's opening keys, and a step may name the relay and the key
-that the application ships. What comes of an upload is then also who was asked for what, in order (`requests`):
-an address, the reports that went there, or the sealed ones. No two sealed reports are alike, so of each it says
-which one it is, counted from the history's first, the key and the round that everybody reads, and the report
-inside.
+Where a relay takes part, a history has the collector's opening keys, and a step may name the relay and the
+key that the application ships. What comes of an upload is then also who was asked for what, in order
+(`requests`): an address, the reports that went there, or the sealed ones. No two sealed reports are alike, so
+of each it says which one it is, counted from the history's first, the key and the round that everybody reads,
+and the report inside.
 
 Every expected code is written here by hand; bytes and units are the device's own, from its first run on.
 """

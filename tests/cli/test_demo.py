@@ -48,6 +48,19 @@ def test_the_demo_runs_to_its_end():
     assert "token" not in out
 
 
+def test_the_demo_shows_the_table_twice_at_one_central_epsilon():
+    process = start("--relay", "--users", 4000, "--once", "--port", 0)
+    out, err = process.communicate(timeout=150)
+    assert process.returncode == 0, err
+    assert err == ""
+    assert "Without a relay: the 15 most used of 50 apps" in out
+    assert "Through a relay: the 15 most used of 50 apps" in out
+    assert "Both tables cost a person epsilon 1 towards the collector" in out
+    assert "the smallest: 4,000 reports" in out
+    assert int(re.search(r"are (\d+) times shorter", out)[1]) >= 2
+    assert "token" not in out
+
+
 def test_the_demo_leaves_the_dashboard_open_until_it_is_told_to_stop():
     process = start("--users", 300, "--port", 0)
     lines = []

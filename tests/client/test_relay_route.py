@@ -1,6 +1,7 @@
 """Through a relay: one way a campaign, sealed once, to a key that both list, and never past the relay."""
 
 import json
+import random
 import sqlite3
 import sys
 from dataclasses import replace
@@ -8,9 +9,9 @@ from dataclasses import replace
 import pytest
 from devices import cheap_round, make_campaign
 
-from keyveil.client import Code, Reporter, courier, sealer
+from keyveil.client import Code, Limits, Reporter, courier, sealer
 from keyveil.client.answer import HttpAnswer
-from keyveil.client.ledger import Ledger
+from keyveil.client.ledger import Ledger, _connect
 from keyveil.client.status import look
 from keyveil.client.transport import is_same_place
 from keyveil.errors import MissingPackage, TransportError
@@ -35,6 +36,7 @@ class World:
         self.asked, self.bodies = [], []
         self.keys = {RELAY: listed(FIRST), COLLECTOR: listed(FIRST)}
         self.taken = {FIRST.id}
+        self.unknown = set()
         self.script = []
         self.view = {}
 
@@ -57,6 +59,7 @@ class World:
             return said
         known = [url.endswith("/reports") or SealedHeader.read(one).key in self.taken for one in reports]
         statuses = ["accepted" if takes else "unknown-key" for takes in known]
+        self.unknown |= {one for one, takes in zip(reports, known, strict=True) if not takes}
         return HttpAnswer(status=200, body=json.dumps({"reports": statuses}).encode())
 
     @property
@@ -391,6 +394,18 @@ def test_a_no_while_keys_are_asked_for_sends_nothing(device, world):
     assert world.bodies == []
 
 
+def test_what_is_sealed_takes_room_too(device, world):
+    campaign = relayed_campaign(epsilon=32.0)
+    one, size = device(campaign), relayed_campaign().only_round().report_bytes
+    one.submit(HELD, cheap_round(campaign, 1))
+    world.script = [TransportError("cut")]
+    assert not one.upload()
+    for room, waiting in ((3 * size + SEALED_OVERHEAD, 2), (3 * size + SEALED_OVERHEAD - 1, 1)):
+        short = device(campaign, limits=Limits(bytes=room))
+        short.submit(HELD, cheap_round(campaign, 2))
+        assert short.status().traffic.waiting == waiting
+
+
 # --- keys ---
 
 
@@ -639,6 +654,70 @@ def test_no_word_of_a_collector_s_makes_a_relayed_report_carry_an_id_of_its_choi
     one.enable()
     assert one.submit(HELD)
     assert not [asked for asked in world.asked if "/ids" in asked]
+
+
+# --- any history ---
+
+WAYS = (
+    {"relay": None},
+    {"relay": RELAY},
+    {"relay": RELAY, "collector": None, "sealing_key": FIRST.public.hex()},
+    {"relay": RELAY, "sealing_key": SECOND.public.hex()},
+)
+FAILURES = (
+    TransportError("cut"),
+    HttpAnswer(status=404),
+    HttpAnswer(status=413),
+    HttpAnswer(status=503),
+    HttpAnswer(status=200, body=b"[]"),
+)
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    """Ledgers that do not wait for the disk: kills are tried elsewhere."""
+
+    def connect(path):
+        connection = _connect(path)
+        connection.execute("pragma synchronous = off")
+        connection.execute("pragma journal_mode = memory")
+        return connection
+
+    monkeypatch.setattr("keyveil.client.ledger._connect", connect)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_in_no_history_is_there_another_way_or_a_second_seal_without_need(device, world, hurried, seed):
+    """Hostile relays and collectors choose failures and keys, applications their way, the person a no."""
+    rng, keys = random.Random(seed), (FIRST, SECOND, FOREIGN)
+    campaign = relayed_campaign(relay=rng.choice(["allowed", "required"]), epsilon=32.0)
+    for _ in range(20):
+        one = device(campaign, **rng.choice(WAYS))
+        match rng.randrange(8):
+            case 0 | 1:
+                one.submit(HELD, cheap_round(campaign, rng.randint(1, 3)))
+            case 2:
+                world.keys = {host: listed(*rng.sample(keys, 2)) for host in (RELAY, COLLECTOR)}
+                world.taken = {key.id for key in rng.sample(keys, 2)}
+            case 3 if rng.random() < 0.3:
+                one.disable()
+            case _:
+                world.script = [rng.choice(FAILURES)] if rng.random() < 0.5 else []
+                one.upload()
+                later(device)
+    assert len(world.hosts) <= 1
+    assert campaign.relay == "allowed" or COLLECTOR not in world.hosts
+    if RELAY not in world.hosts:
+        return
+    by_id = {key.id: key for key in keys}
+    seals = {}
+    for sealed in {sealed for reports in world.bodies for sealed in reports}:
+        header = SealedHeader.read(sealed)
+        said = by_id[header.key].open(sealed, campaign=campaign.id, round=header.round)
+        seals.setdefault(said, set()).add(sealed)
+    # Of one report at most one is sealed to a key that was not refused.
+    assert all(len(ways - world.unknown) <= 1 for ways in seals.values())
+    assert len(seals) <= 3
 
 
 # --- what is said of it ---

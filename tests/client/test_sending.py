@@ -474,7 +474,8 @@ def test_the_guess_is_the_posterior_of_the_kernel():
     answer = mechanism.layout.encode(mechanism.perturb(record, [0] * mechanism.n_words))
     told = tell(
         Story(campaign=campaign, round=campaign.only_round(), held={"a": 1.0}, record=record,
-              report_id=bytes(16), sent=answer, spent=1.0, promised=1.0, spent_in_all=1.0, worst_case=16.0)
+              report_id=bytes(16), sent=answer, goes_through_relay=False, spent=1.0, promised=1.0,
+              spent_in_all=1.0, worst_case=16.0)
     )  # fmt: skip
     lift = float(mechanism.channel.own(1)[1] / mechanism.channel.other()[1])
     assert f"a is there may now think: from 50 % to {100 * lift / (1 + lift):.0f} %" in told

@@ -52,6 +52,7 @@ def test_it_tells_consent_spending_what_waits_and_the_last_failure(ledger, capsy
         "consent   given",
         "epsilon 2 in all",
         "1 sent",
+        "route   to the collector directly",
         "1 reports",
         "The queue is full",
         "not before",

@@ -3,6 +3,7 @@
 import json
 import time
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ import pytest
 import histories
 from keyveil import Campaign
 from keyveil.audit.exact import enumerate_loss
+from keyveil.client.courier import Addresses
 from keyveil.client.receipt import Code
+from keyveil.client.sealer import Sealer
 from keyveil.errors import DescriptionError, KeyveilError
 from keyveil.mechanisms import describe
 from keyveil.mechanisms.named import calibrated
@@ -158,6 +161,48 @@ def test_there_are_enough_histories_and_every_code_of_a_vote_is_in_them():
         "not-enabled"
     }
     assert expected <= met
+
+
+def goes_any_way(monkeypatch):
+    monkeypatch.setattr("keyveil.client.queue.Queue.check_way", lambda *_: None)
+
+
+def keeps_nothing_sealed(monkeypatch):
+    monkeypatch.setattr("keyveil.client.queue.Queue.keep_sealed", lambda _, batch: batch)
+
+
+def forgets_nothing_sealed(monkeypatch):
+    monkeypatch.setattr("keyveil.client.queue.Queue.forget_sealed", lambda *_: None)
+
+
+def takes_the_relays_word(monkeypatch):
+    listed = Sealer._list
+    monkeypatch.setattr(Sealer, "_list", lambda self, _, timeout: listed(self, histories.RELAY, timeout))
+
+
+def falls_back(monkeypatch):
+    to = Addresses.route
+    monkeypatch.setattr(
+        Addresses, "route", lambda self, campaign: to(self, replace(campaign, relay="none", batch=None))
+    )
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [goes_any_way, keeps_nothing_sealed, forgets_nothing_sealed, takes_the_relays_word, falls_back],
+)
+def test_histories_of_relays_would_notice(monkeypatch, fault):
+    """The power of the runner: each fault is caught by one of them at least."""
+    fault(monkeypatch)
+    caught = 0
+    for path in FOLDER.glob("histories/relay-*.json"):
+        history = read(path)
+        try:
+            for step, seen in zip(history["steps"], histories.play(history), strict=True):
+                assert seen == {name: step[name] for name in seen}
+        except AssertionError:
+            caught += 1
+    assert caught
 
 
 def test_a_history_would_notice_a_device_that_answers_twice(monkeypatch):

@@ -13,6 +13,15 @@ from parts import lacking
 from keyveil.client import SENTENCES, Code, Reporter
 from keyveil.mechanisms.registry import NAMED
 from keyveil.rounds import DITHERED_FORMAT, FORMAT, Round
+from keyveil.sealing import (
+    KEY_BYTES,
+    KEY_ID_BYTES,
+    SEALED_HEADER_BYTES,
+    SEALED_OVERHEAD,
+    SEALED_VERSION,
+    SUITE,
+    SealedHeader,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "wire.md").read_text(encoding="utf-8")
@@ -48,6 +57,19 @@ def test_the_table_of_a_description_is_a_rounds():
     assert stated == set(dithered.fields()) == {*plain.fields(), "dither"}
     assert FORMAT in PAGE
     assert DITHERED_FORMAT in PAGE
+
+
+def test_the_table_of_a_sealed_report_is_its_bytes():
+    offsets = [(row[0], row[1]) for row in rows("offset | bytes | what of a sealed report")]
+    parts = (1, KEY_ID_BYTES, 2, KEY_BYTES)
+    starts = [sum(parts[:place]) for place in range(len(parts) + 1)]
+    expected = [(str(start), str(size)) for start, size in zip(starts, parts, strict=False)]
+    assert offsets == [*expected, (str(starts[-1]), "the report's and 16")]
+    assert starts[-1] == SEALED_HEADER_BYTES + KEY_BYTES
+    assert f"It is {SEALED_OVERHEAD} bytes longer" in PAGE
+    assert f"`{SUITE}`" in PAGE
+    header = SealedHeader(bytes(range(8)), 0x0102).to_bytes()
+    assert header == bytes([SEALED_VERSION, *range(8), 2, 1])
 
 
 def test_the_table_of_codes_is_pythons_and_javascripts():

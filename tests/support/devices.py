@@ -9,6 +9,7 @@ from keyveil import Campaign
 from keyveil.mechanisms import build
 from keyveil.report import read_frames
 from keyveil.rounds import Round
+from keyveil.sealing import SUITE
 
 
 def make_campaign(mechanism="pckv-ue", **changes):
@@ -30,15 +31,21 @@ def cheap_round(campaign, number):
 
 
 class Collector:
-    """Real HTTP on the loopback. `script` holds the next answers: a status, with headers, with a body."""
+    """Real HTTP on the loopback. `script` holds the next answers: a status, with headers, with a body.
+
+    As good as a relay, for devices: it takes what is sealed as it takes reports. Where `cuts` says so it
+    keeps a batch and answers nothing.
+    """
 
     def __init__(self):
         self.received, self.posts, self.script, self.campaign, self.round = [], [], [], None, None
+        self.keys, self.tokens, self.cuts = [], set(), lambda: False
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                outer.tokens.add(self.headers["Authorization"])
                 reports = list(read_frames(body))
                 outer.posts.append((self.path, len(reports)))
                 answer = outer.script.pop(0) if outer.script else 200
@@ -47,9 +54,17 @@ class Collector:
                 statuses = ["duplicate" if report in seen else "accepted" for report in reports]
                 if status == 200:
                     outer.received += reports
+                    if outer.cuts():
+                        self.close_connection = True
+                        return
                 self.answer(status, headers, *said or [json.dumps({"reports": statuses}).encode()])
 
             def do_GET(self):
+                outer.tokens.add(self.headers["Authorization"])
+                if self.path == "/v1/keys":
+                    said = {"suite": SUITE, "keys": [{"public": key.public.hex()} for key in outer.keys]}
+                    self.answer(200, {}, json.dumps(said).encode())
+                    return
                 self.answer(200, {}, json.dumps({"campaign": outer.campaign, "round": outer.round}).encode())
 
             def answer(self, status, headers, body):

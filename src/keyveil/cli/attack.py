@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from keyveil.mechanisms import Mechanism
     from keyveil.simulate.answers import Answers
 
-KINDS = ("averaging", "poisoning", "replay", "reconstruction")
+KINDS = ("averaging", "poisoning", "replay", "reconstruction", "linking")
 
 
 @click.command()
@@ -73,8 +73,8 @@ def attack(
     verdict: Verdict | None = None
     for stage in stages:
         prefix = f"{stage.purpose}: " if len(stages) > 1 else ""
-        for each in kind or KINDS:
-            if each in ("averaging", "reconstruction") and stage is not main:
+        for each in kind or (KINDS if asked.is_relayed else KINDS[:-1]):
+            if each in ("averaging", "reconstruction", "linking") and stage is not main:
                 continue
             try:
                 honest, answers = _honest(asked, stage.mechanism, reports, users, seed, each)
@@ -193,6 +193,12 @@ def _tried(
         yield from replay(mechanism, honest, answers[0], share, tag=campaign.tag)
     if kind == "reconstruction":
         yield reconstruction(mechanism, seed=seed)
+    if kind == "linking":
+        if not campaign.is_relayed:
+            raise MechanismError("no relay carries this campaign: its collector sees who sends what")
+        from keyveil.relay.linking import linking
+
+        yield from linking(campaign, seed=seed)
 
 
 def _named(campaign: Campaign, attempt: Attempt, prefix: str, renumbered: bool) -> Attempt:

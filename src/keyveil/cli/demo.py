@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,9 @@ import click
 
 if TYPE_CHECKING:
     from keyveil.campaign import Campaign
-    from keyveil.cli.stage import Stage
+    from keyveil.cli.stage import RelayStage, Stage
 
-_BAR = 24
+_BAR, _SHOWN = 24, 15
 
 
 @click.command()
@@ -22,11 +23,17 @@ _BAR = 24
 )
 @click.option("--once", is_flag=True, help="End after the table instead of leaving the dashboard open.")
 @click.option(
+    "--relay",
+    "with_relay",
+    is_flag=True,
+    help="Ask twice at one epsilon towards the collector: by local noise alone, and through a relay.",
+)
+@click.option(
     "--port",
     type=click.IntRange(0, 65535),
     help="The collector's port; 8765 if left out, or any that is free.",
 )
-def demo(users: int, once: bool, port: int | None) -> None:
+def demo(users: int, once: bool, with_relay: bool, port: int | None) -> None:
     """Start a collector, let made-up people's devices report to it, and show what comes out.
 
     The client, the HTTP, the store and the dashboard are the real ones; only the people are made up. The
@@ -43,7 +50,13 @@ def demo(users: int, once: bool, port: int | None) -> None:
     ):
         if not once:
             screen.print(f"Watch it live: {stage.dashboard()}\n", soft_wrap=True)
-        campaign, people = app_campaign(), app_minutes(users)
+        people = app_minutes(users)
+        if with_relay:
+            _twice(stage, Path(folder), people)
+            if not once:
+                _stay(stage, None)
+            return
+        campaign = app_campaign()
         took = _collect(stage, campaign, people)
         found = stage.server.ask("GET", f"/v1/campaigns/{campaign.id}/release?post=clip")
         screen.print(_table(found["rows"], people))
@@ -59,17 +72,58 @@ def demo(users: int, once: bool, port: int | None) -> None:
             _stay(stage, campaign)
 
 
-def _collect(stage: Stage, campaign: Campaign, people: list[dict[str, float]]) -> float:
+def _collect(
+    stage: Stage, campaign: Campaign, people: list[dict[str, float]], relay: RelayStage | None = None
+) -> float:
     """All people's reports to a campaign that is then closed; how long the reports took."""
     from keyveil.cli.console import progress
 
     token = stage.create(campaign)
     started = time.perf_counter()
     with progress(campaign.name, len(people)) as advance:
-        stage.report(campaign, people, token, advance)
+        stage.report(campaign, people, None if relay else token, advance, relay)
     took = time.perf_counter() - started
+    if relay is not None:
+        relay.finish(campaign, len(people))
     stage.close_round(campaign)
     return took
+
+
+def _twice(stage: Stage, folder: Path, people: list[dict[str, float]]) -> None:
+    """The same question at the same epsilon towards the collector, without a relay and with one."""
+    from keyveil.cli.console import output
+    from keyveil.cli.stage import relay_raised, twin_campaigns
+
+    screen = output()
+    local, relayed = twin_campaigns(len(people))
+    stage.create(relayed)
+    with relay_raised(f"sqlite:///{folder / 'relay.db'}", stage, relayed) as relay:
+        _collect(stage, local, people)
+        _collect(stage, relayed, people, relay)
+    found = [
+        stage.server.ask("GET", f"/v1/campaigns/{campaign.id}/release?post=clip")
+        for campaign in (local, relayed)
+    ]
+    screen.print(_table(found[0]["rows"], people, "Without a relay: the 15 most used of 50 apps"))
+    screen.print(_table(found[1]["rows"], people, "Through a relay: the 15 most used of 50 apps"))
+    widths = [_widths(each["rows"], people) for each in found]
+    screen.print(
+        f"\nBoth tables cost a person epsilon {local.epsilon:g} towards the collector. For the first, devices"
+        f"\nnoise their answers for it. For the second they noise for epsilon {relayed.epsilon:.4g} and seal;"
+        "\na relay, which cannot read them, hides each among others.\n"
+        f"{found[1]['metadata']['central']['words']}\n"
+        f"If they pool what they have, epsilon {relayed.epsilon:.4g} is what holds.\n"
+        f"Intervals of the {_SHOWN} most used apps are {widths[0] / widths[1]:.0f} times shorter.",
+        soft_wrap=True,
+    )
+
+
+def _widths(rows: list[dict[str, Any]], people: list[dict[str, float]]) -> float:
+    """How long the intervals of the most used apps are, on average."""
+    used = Counter(name for held in people for name in held)
+    most = {name for name, _ in used.most_common(_SHOWN)}
+    some: list[float] = [row["frequency_high"] - row["frequency_low"] for row in rows if row["key"] in most]
+    return sum(some) / len(some)
 
 
 def _beside(stage: Stage, users: int) -> None:
@@ -90,13 +144,14 @@ def _only(held: dict[str, float], keys: Any) -> dict[str, float]:
     return {name: value for name, value in held.items() if name in keys}
 
 
-def _stay(stage: Stage, campaign: Campaign) -> None:
+def _stay(stage: Stage, campaign: Campaign | None) -> None:
     """Leave the dashboard open until somebody says stop."""
     from keyveil.cli.console import output
 
+    glass = "" if campaign is None else f"\nBe a device yourself: {stage.dashboard('/glass')}"
+    where = "/" if campaign is None else f"/c/{campaign.id}/results"
     output().print(
-        f"\nThe dashboard: {stage.dashboard(f'/c/{campaign.id}/results')}\nBe a device yourself: "
-        f"{stage.dashboard('/glass')}\nCtrl-C ends the demo and deletes its store.",
+        f"\nThe dashboard: {stage.dashboard(where)}{glass}\nCtrl-C ends the demo and deletes its store.",
         soft_wrap=True,
     )
     try:
@@ -106,12 +161,16 @@ def _stay(stage: Stage, campaign: Campaign) -> None:
         click.echo("\nended", err=True)
 
 
-def _table(rows: list[dict[str, Any]], people: list[dict[str, float]]) -> Any:
+def _table(
+    rows: list[dict[str, Any]],
+    people: list[dict[str, float]],
+    title: str = "The 15 most used of 50 apps",
+) -> Any:
     from keyveil.cli.console import table
 
     rows = sorted(rows, key=lambda row: -row["frequency"])
     shown = []
-    for row in rows[:15]:
+    for row in rows[:_SHOWN]:
         minutes = [held[row["key"]] for held in people if row["key"] in held]
         shown.append(
             (
@@ -127,7 +186,7 @@ def _table(rows: list[dict[str, Any]], people: list[dict[str, float]]) -> Any:
             )
         )
     columns = ("app", "people", "95 % interval", "", "minutes", "95 % interval", "truth (demo only)")
-    made = table("The 15 most used of 50 apps", columns, shown)
+    made = table(title, columns, shown)
     made.columns[3].justify = "left"
     return made
 

@@ -86,7 +86,7 @@ def relay(
     settings: Settings,
     token_file: Path | None,
 ) -> None:
-    """Take sealed reports and forward them to a collector in shuffled batches, until told to stop.
+    """Take sealed reports and forward them to a collector in shuffled batches, until it is stopped.
 
     Somebody else than the collector's operator runs it: it sees addresses and cannot read a report, the
     collector reads reports and sees no address. The first start makes an admin token of the relay's own.

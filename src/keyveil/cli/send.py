@@ -3,6 +3,9 @@
 Who was asked is remembered in a spool (`cli.spool`), in one transaction with the report. A run that is cut
 off is gone on with by the next: it sends what waits, under the ids that it has, and asks those who were not
 asked yet. Whoever was asked is left out, whichever file names them.
+
+With `--relay` reports are sealed and go through a relay, as devices send them; the collector is asked what
+the round is, and for its keys, and no more.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from keyveil.cli.crowd import FileUsers
     from keyveil.cli.spool import Spool
     from keyveil.client import Receipt, Reporter
+    from keyveil.client.courier import Addresses, Route
     from keyveil.rounds import Round
 
 # Reports a transaction, while the spool is filled.
@@ -40,20 +45,42 @@ SPOOL = "keyveil.spool"
 Issue = Callable[[int], list[bytes]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Question:
     """The open round of a campaign, where it is asked and who asks."""
 
-    collector: str
+    server: str
     campaign: Campaign
     round: Round
     ids_are_issued: bool
     token: str | None
+    relay_token: str | None
+    addresses: Addresses
 
     @property
     def url(self) -> str:
         """The campaign's address."""
-        return f"{self.collector}/v1/campaigns/{self.campaign.id}"
+        return f"{self.server}/v1/campaigns/{self.campaign.id}"
+
+    @cached_property
+    def route(self) -> Route:
+        """The way of its reports, or a refusal."""
+        return self.addresses.route(self.campaign)
+
+    @property
+    def own_token(self) -> str | None:
+        """What whoever takes the reports is shown: the collector's token is not for a relay."""
+        return self.token if self.addresses.relay is None else self.relay_token
+
+
+def _checked_key(_context: click.Context, _option: click.Parameter, digits: str | None) -> bytes | None:
+    """The key, if one was given."""
+    from keyveil.client.courier import read_key
+
+    try:
+        return None if digits is None else read_key(digits)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.command()
@@ -71,6 +98,18 @@ class Question:
     show_default=True,
     help="Seconds without progress after which to give up; what is left waits in the spool.",
 )
+@click.option(
+    "--relay",
+    metavar="URL",
+    help="Seal the reports and send them through this relay, never to the collector.",
+)
+@click.option(
+    "--sealing-key",
+    metavar="HEX",
+    callback=_checked_key,
+    help="The collector's public key to seal to; relay and collector are asked for one if left out.",
+)
+@click.option("--relay-token", metavar="TOKEN", help="A device's token of the relay, if it wants one.")
 @column_options
 @skip_option
 @server_options
@@ -79,6 +118,9 @@ def send(
     pairs: Path,
     spool: Path | None,
     patience: float,
+    relay: str | None,
+    sealing_key: bytes | None,
+    relay_token: str | None,
     url: str,
     token: str | None,
     **columns: Any,
@@ -88,12 +130,14 @@ def send(
     CAMPAIGN is an address (https://HOST/v1/campaigns/ID), or, at the collector of --url, an id or the
     beginning of one, a name (looked up with KEYVEIL_TOKEN) or the campaign's file. Answers the round that is
     open; run it again for the next one. Nobody is asked twice in a round: who was asked is in the spool and
-    left out. PAIRS may also be a file of reports, made by `keyveil perturb`. Exit status 1 if reports are
+    left out. PAIRS may also be a file of reports, made by `keyveil perturb`. With --relay CAMPAIGN may be an
+    address at the relay; a campaign that requires one takes nothing without. Exit status 1 if reports are
     left or refused.
     """
     from keyveil.cli.spool import Spool
+    from keyveil.client.courier import Addresses
 
-    asked = _asked(campaign, url, token)
+    asked = _asked(campaign, url, token, Addresses(relay=relay, sealing_key=sealing_key), relay_token)
     _check_welcome(asked)
     path = spool or pairs.with_name(SPOOL)
     memory = Spool(path, asked.campaign.id, asked.round.number)
@@ -109,42 +153,50 @@ def send(
     if now.waiting:
         click.echo(f"keyveil: {receipt.detail}; what is left waits in {path}, run this again", err=True)
     if refused:
-        click.echo(f"keyveil: of those that were refused, the collector says {memory.why()}", err=True)
+        who = "collector" if relay is None else "relay"
+        click.echo(f"keyveil: of those that were refused, the {who} says {memory.why()}", err=True)
     if now.waiting or refused:
         sys.exit(1)
 
 
-def _asked(campaign: str, url: str, token: str | None) -> Question:
+def _asked(
+    campaign: str, url: str, token: str | None, addresses: Addresses, relay_token: str | None
+) -> Question:
     """What the collector asks; KEYVEIL_TOKEN, its operator's, looks a name up before --token does."""
     from keyveil.client import fetch_round
-    from keyveil.client.transport import split_address
+    from keyveil.client.transport import is_same_place, split_address
 
-    own = collector = url.rstrip("/")
+    own = server = url.rstrip("/")
     if "://" in campaign:
-        collector, campaign = split_address(campaign)
-    # Another collector is shown no token but the one that is meant for it.
-    who = token if collector != own else os.environ.get("KEYVEIL_TOKEN") or token
-    found = Server(url=collector, token=who).id_of(campaign)
-    fetched = fetch_round(f"{collector}/v1/campaigns/{found}")
+        server, campaign = split_address(campaign)
+    is_relay = addresses.relay is not None and is_same_place(server, addresses.relay)
+    # Another collector is shown no token but the one that is meant for it, and a relay none.
+    who = None if is_relay else token if server != own else os.environ.get("KEYVEIL_TOKEN") or token
+    found = Server(url=server, token=who).id_of(campaign)
+    fetched = fetch_round(f"{server}/v1/campaigns/{found}")
     if fetched.round is None:
         raise CampaignError("no round of this campaign is open")
     return Question(
-        collector=collector,
+        server=server,
         campaign=fetched.campaign,
         round=fetched.round,
         ids_are_issued=fetched.ids_are_issued,
         token=token,
+        relay_token=relay_token,
+        addresses=replace(addresses, collector=None if is_relay else server),
     )
 
 
 def _check_welcome(asked: Question) -> None:
-    """Stop before anybody is asked if the collector would take no report: it is sent an empty batch."""
+    """Stop before anybody is asked if nobody would take a report: whoever is to is sent an empty batch."""
     from keyveil.client import transport
+    from keyveil.sealing import require_sealing
 
+    if asked.addresses.relay is not None:
+        require_sealing()
+    url, exchange = asked.route.url, transport.with_token(asked.own_token)
     try:
-        said = transport.send(
-            f"{asked.url}/reports", [], timeout=_SOON, exchange=transport.with_token(asked.token)
-        )
+        said = transport.send(url, [], timeout=_SOON, exchange=exchange)
     except TransportError as error:
         if error.code == TransportError.code:
             # It may pass: reports are made, and sent when the collector is ready.
@@ -153,11 +205,11 @@ def _check_welcome(asked: Question) -> None:
             _with_remedy(str(error).removesuffix("; the reports wait"), asked, error.code)
         ) from None
     if said.why:
-        raise TransportError(f"{asked.collector} takes no reports, {said.why}", code="refused")
+        raise TransportError(f"{url.split('/v1/')[0]} takes no reports, {said.why}", code="refused")
 
 
 def _with_remedy(words: str, asked: Question, code: str) -> str:
-    if code != "token-refused":
+    if code != "token-refused" or asked.addresses.relay is not None:
         return words
     make = f"keyveil token create device --campaign {asked.campaign.id[:12]}"
     return f"{words}; `{make}` makes a device's token, pass it as --token"
@@ -167,8 +219,16 @@ def _device(spool: Path, asked: Question) -> Reporter:
     from keyveil.cli.spool import ENDLESS
     from keyveil.client import Reporter
 
+    to, key = asked.addresses, asked.addresses.sealing_key
     return Reporter(
-        asked.campaign, ledger=spool, collector=asked.collector, token=asked.token, limits=ENDLESS
+        asked.campaign,
+        ledger=spool,
+        collector=to.collector,
+        relay=to.relay,
+        sealing_key=None if key is None else key.hex(),
+        relay_token=asked.relay_token,
+        token=asked.token,
+        limits=ENDLESS,
     )
 
 
@@ -260,7 +320,8 @@ def _upload_all(device: Reporter, spool: Spool, patience: float) -> Receipt:
         while True:
             receipt = device.upload()
             traffic = spool.traffic()
-            if traffic.waiting < left:
+            is_moving = traffic.waiting < left
+            if is_moving:
                 advance(left - traffic.waiting)
                 left, moved = traffic.waiting, time.monotonic()
             if receipt.code is not Code.WAITING:
@@ -268,7 +329,7 @@ def _upload_all(device: Reporter, spool: Spool, patience: float) -> Receipt:
                 return receipt
             if time.monotonic() - moved >= patience:
                 return receipt
-            if not is_told:
+            if not is_told and not is_moving:
                 click.echo(f"{receipt.detail}; trying again for {patience:g} s without progress", err=True)
                 is_told = True
             time.sleep(min(max(traffic.not_before - time.time(), 0.05), max(patience, 0.05)))

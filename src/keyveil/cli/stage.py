@@ -1,4 +1,5 @@
-"""The demo's stage: a real collector as a process of its own, campaigns in it, and devices that report.
+"""The demo's stage: a real collector as a process of its own, campaigns in it, and devices that report; and a
+relay, as another process, where that is what is shown.
 
 Devices are made up, everything else is real: the client draws from the system's randomness, reports go over
 HTTP in batches, as a site's own relay would send them, and the collector stores each before it answers.
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
@@ -64,11 +66,20 @@ class Stage:
         """The only round is over."""
         self.server.ask("POST", f"/v1/campaigns/{campaign.id}/rounds/1/close")
 
-    def report(self, campaign: Campaign, people: Sequence[Held], token: str | None, advance: Advance) -> None:
+    def report(
+        self,
+        campaign: Campaign,
+        people: Sequence[Held],
+        token: str | None,
+        advance: Advance,
+        relay: RelayStage | None = None,
+    ) -> None:
         """One report a person, noised in a pool of processes and uploaded from there."""
+        key = None if relay is None else relay.newest_key()
+        address = f"{self.url if relay is None else relay.url}/v1/campaigns/{campaign.id}"
         tasks = [
-            (campaign, self.url, token, people[start : start + _TASK])
-            for start in range(0, len(people), _TASK)
+            (campaign, f"{address}/{'reports' if relay is None else 'sealed'}", token, key, some)
+            for some in (people[start : start + _TASK] for start in range(0, len(people), _TASK))
         ]
         if len(tasks) == 1:
             advance(_report(tasks[0]))
@@ -78,38 +89,98 @@ class Stage:
                 advance(sent)
 
 
-def _report(task: tuple[Campaign, str, str | None, Sequence[Held]]) -> int:
+@dataclass(frozen=True, slots=True)
+class RelayStage:
+    """A running relay, whose operator's token is at hand."""
+
+    url: str
+    token: str
+    collector: Stage
+
+    def newest_key(self) -> bytes:
+        """The key to which devices seal, which relay and collector both list."""
+        lists = [server.ask("GET", "/v1/keys")["keys"] for server in (self.server, self.collector.server)]
+        assert lists[0][0] == lists[1][0], "a relay that has just been started knows the newest key"
+        return bytes.fromhex(lists[0][0]["public"])
+
+    @property
+    def server(self) -> Server:
+        """For requests."""
+        return Server(url=self.url, token=self.token)
+
+    def finish(self, campaign: Campaign, reports: int) -> list[int]:
+        """The round is over: the last batch goes, and arrives; how large the batches were."""
+        said = self.server.ask("POST", f"/v1/campaigns/{campaign.id}/rounds/1/end")
+        ends = time.monotonic() + _PATIENCE
+        counted = f"/v1/campaigns/{campaign.id}/rounds"
+        while self.collector.server.ask("GET", counted)["rounds"][0]["reports"] < reports:
+            if time.monotonic() > ends:
+                raise TransportError("the relay's last batch did not arrive at the demo's collector")
+            time.sleep(0.05)
+        sizes: list[int] = next(one["batches"] for one in said["rounds"] if one["campaign"] == campaign.id)
+        return sizes
+
+
+# A campaign, where its reports go, the token for it, the key to seal to if it is a relay, and people.
+_Task = tuple["Campaign", str, "str | None", "bytes | None", Sequence[Held]]
+
+
+def _report(task: _Task) -> int:
     """A task of the pool: devices, one after the other."""
     from keyveil.client import Reporter, transport
 
-    campaign, url, token, people = task
-    exchange = transport.with_token(token)
-    device = Reporter(campaign)
-    address = f"{url}/v1/campaigns/{campaign.id}/reports"
+    campaign, address, token, public, people = task
+    exchange, device = transport.with_token(token), Reporter(campaign)
+    send = partial(transport.send, address, timeout=_PATIENCE, exchange=exchange)
     for start in range(0, len(people), _BATCH):
         batch = [device.report(held) for held in people[start : start + _BATCH]]
-        if not all(transport.send(address, batch, timeout=_PATIENCE, exchange=exchange).counts):
-            raise TransportError("the collector refused a report of the demo's")
+        if public is not None:
+            from keyveil.sealing import SealingKey
+
+            key = SealingKey(public)
+            batch = [key.seal(report, campaign=campaign.id, round=1) for report in batch]
+        if not all(send(batch).counts):
+            raise TransportError("a report of the demo's was refused")
     return len(people)
 
 
 @contextmanager
 def raised(store: str, port: int | None) -> Iterator[Stage]:
     """A collector that runs while the block does."""
+    with _process(_serve, (store, _free(port))) as (admin, url):
+        yield Stage(url, _operator(url, admin))
+
+
+@contextmanager
+def relay_raised(store: str, stage: Stage, campaign: Campaign) -> Iterator[RelayStage]:
+    """A relay that carries a campaign of a collector's, for as long as the block runs."""
+    path = f"/v1/campaigns/{campaign.id}/tokens"
+    token = stage.server.ask("POST", path, {"role": "relay"})["token"]
+    with _process(_serve_relay, (store, stage.url, token)) as (admin, url):
+        yield RelayStage(url, _operator(url, admin), stage)
+
+
+def _operator(url: str, admin: str) -> str:
+    token: str = _awake(Server(url=url, token=admin)).ask("POST", "/v1/tokens", {"role": "operator"})["token"]
+    return token
+
+
+@contextmanager
+def _process(target: Callable[..., None], given: tuple[object, ...]) -> Iterator[tuple[str, str]]:
+    """A service as a process of its own: the admin token that it made, and its address."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
-    process = spawn.Process(target=_serve, args=(store, _free(port), theirs), name="keyveil-collector")
+    process = spawn.Process(target=target, args=(*given, theirs), name="keyveil-demo")
     process.start()
     theirs.close()
     try:
         try:
             admin, url = ours.recv(), ours.recv()
         except EOFError:
-            raise StoreError("the demo's collector did not start") from None
+            raise StoreError("a service of the demo's did not start") from None
         if isinstance(url, Exception):
             raise url
-        token = _awake(Server(url=url, token=admin)).ask("POST", "/v1/tokens", {"role": "operator"})["token"]
-        yield Stage(url, token)
+        yield admin, url
     finally:
         ours.close()
         process.join(_PATIENCE)
@@ -136,10 +207,26 @@ def _serve(store: str, port: int, parent: Connection) -> None:
         parent.send(None)
         parent.send(error)
         return
-    threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
-    # The collector's log is for operators; here it would stand between the lines of the table.
-    with open(os.devnull, "w") as nowhere, redirect_stderr(nowhere):
-        _run(serve, store, port, parent)
+    _run(partial(serve, store, port=port), parent)
+
+
+def _serve_relay(store: str, collector: str, token: str, parent: Connection) -> None:
+    from keyveil.collector.settings import Settings
+    from keyveil.relay.serve import serve
+    from keyveil.relay.settings import RelaySettings
+
+    _run(
+        partial(
+            serve,
+            store,
+            collector=collector,
+            token=token,
+            port=0,
+            settings=Settings(tick=0.1),
+            relay_settings=RelaySettings(refresh=0.5),
+        ),
+        parent,
+    )
 
 
 def _end_with_parent(parent: Connection) -> None:
@@ -149,14 +236,17 @@ def _end_with_parent(parent: Connection) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _run(serve: Callable[..., None], store: str, port: int, parent: Connection) -> None:
-    try:
-        serve(store, host=HOST, port=port, show_token=parent.send, started=parent.send)
-    except StoreError as error:
-        parent.send(None)
-        parent.send(error)
-    except KeyboardInterrupt:
-        pass
+def _run(serve: Callable[..., None], parent: Connection) -> None:
+    threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
+    # The log is for operators; here it would stand between the lines of the table.
+    with open(os.devnull, "w") as nowhere, redirect_stderr(nowhere):
+        try:
+            serve(host=HOST, show_token=parent.send, started=parent.send)
+        except StoreError as error:
+            parent.send(None)
+            parent.send(error)
+        except KeyboardInterrupt:
+            pass
 
 
 def _free(port: int | None) -> int:
@@ -192,6 +282,41 @@ def app_campaign(name: str = "minutes per app", purpose: str = "show the path of
         purpose=purpose,
         expires=in_days(_DAYS),
     )
+
+
+def twin_campaigns(users: int, central: float = 1.0, delta: float = 1e-8) -> tuple[Campaign, Campaign]:
+    """One question at one epsilon towards the collector: by local noise alone, and through a relay.
+
+    Nine in ten of the people are a batch, and half of a batch is taken to be honest.
+    """
+    from dataclasses import replace
+
+    from keyveil.campaign import HONEST
+    from keyveil.errors import PlanError
+    from keyveil.mechanisms import build
+    from keyveil.shuffle import hiding, largest_local
+
+    local = replace(app_campaign("by local noise alone"), mechanism="bucket", epsilon=central, dither=1)
+    batch = max(2, 9 * users // 10)
+    n_keys, most = len(local.keys), local.pairs_per_user
+    epsilon = largest_local(
+        lambda epsilon: build("bucket", epsilon, n_keys=n_keys, pairs_per_user=most),
+        hiding(batch, HONEST),
+        central,
+        delta,
+    )
+    if epsilon is None or epsilon <= central:
+        raise PlanError(f"among {users:,} people a relay hides too little; try --users 5000 or more")
+    relayed = replace(
+        local,
+        name="through a relay",
+        epsilon=epsilon,
+        relay="required",
+        batch=batch,
+        central_epsilon=central,
+        delta=delta,
+    )
+    return local, relayed
 
 
 def spread_campaign() -> Campaign:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -99,7 +101,11 @@ def read_key(digits: str) -> bytes:
 
 
 class Courier:
-    """Sends one campaign's reports. `direct` asks the collector, `plain` a relay, which gets no token."""
+    """Sends one campaign's reports.
+
+    `direct` and `relayed` take them to the collector and to a relay, each with the token for it; `plain` asks
+    both for keys, with none.
+    """
 
     def __init__(
         self,
@@ -108,10 +114,11 @@ class Courier:
         addresses: Addresses,
         *,
         direct: transport.Exchange,
+        relayed: transport.Exchange,
         plain: transport.Exchange,
     ) -> None:
         self._campaign, self._limits, self._addresses = campaign, limits, addresses
-        self._direct, self._plain = direct, plain
+        self._direct, self._relayed, self._plain = direct, relayed, plain
         self._sealer: Sealer | None = None
 
     def send_all(self, ledger: Ledger, route: Route, timeout: float) -> str:
@@ -119,6 +126,8 @@ class Courier:
         ends = time.monotonic() + timeout
         settled, refused, why = 0, 0, ""
         while batch := self._next_batch(ledger, route):
+            if route.way == THROUGH_RELAY:
+                batch = self._sealed(ledger, batch, ends - time.monotonic())
             left = ends - time.monotonic()
             if left <= 0:
                 raise TransportError(f"{settled} reports settled, the rest waits; the time was over")
@@ -143,22 +152,15 @@ class Courier:
 
     def _send(self, ledger: Ledger, route: Route, batch: list[Waiting], timeout: float) -> transport.Settled:
         """One batch; reports of which a relay knows the key no more wait on."""
-        ends = time.monotonic() + timeout
-        try:
-            if route.way == DIRECTLY:
-                bodies = [one.report for one in batch]
-            else:
-                batch = self._sealed(ledger, batch, timeout)
-                if not batch:
-                    # Somebody else has settled it meanwhile.
-                    return transport.Settled([])
-                bodies = [one.sealed or b"" for one in batch]
-            exchange = self._direct if route.way == DIRECTLY else self._plain
-            settled = transport.send(route.url, bodies, timeout=ends - time.monotonic(), exchange=exchange)
-        except TransportError as error:
-            with ledger.transaction() as account:
-                self._queue(account).back_off(error)
-            raise
+        if route.way == DIRECTLY:
+            bodies, exchange = [one.report for one in batch], self._direct
+        else:
+            bodies, exchange = [one.sealed for one in batch if one.sealed is not None], self._relayed
+        if not bodies:
+            # Somebody else has settled it meanwhile.
+            return transport.Settled([])
+        with self._backing_off(ledger):
+            settled = transport.send(route.url, bodies, timeout=timeout, exchange=exchange)
         stale, judged = [], []
         for one, status, counts in zip(batch, settled.statuses, settled.counts, strict=True):
             if route.way == THROUGH_RELAY and status == _UNKNOWN_KEY:
@@ -177,7 +179,8 @@ class Courier:
     def _sealed(self, ledger: Ledger, batch: list[Waiting], timeout: float) -> list[Waiting]:
         """The batch as it is sealed, once and for all; committed, with the way, before any of it is sent."""
         bare = [one.report for one in batch if one.sealed is None]
-        fresh = dict(zip(bare, self._seal(bare, timeout), strict=True)) if bare else {}
+        with self._backing_off(ledger):
+            fresh = dict(zip(bare, self._seal(bare, timeout), strict=True)) if bare else {}
         with ledger.transaction() as account:
             require_consent(account)
             queue = self._queue(account)
@@ -214,6 +217,16 @@ class Courier:
             failure = TransportError(f"{words}; {len(stale)} reports wait", code="keys-differ")
         queue.back_off(failure)
         return failure
+
+    @contextmanager
+    def _backing_off(self, ledger: Ledger) -> Iterator[None]:
+        """A request that fails puts off the next."""
+        try:
+            yield
+        except TransportError as error:
+            with ledger.transaction() as account:
+                self._queue(account).back_off(error)
+            raise
 
     def _queue(self, account: Account) -> Queue:
         return Queue(account, self._campaign.id, self._limits)

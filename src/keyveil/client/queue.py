@@ -26,6 +26,7 @@ from keyveil.report import Envelope
 DIRECTLY, THROUGH_RELAY = "direct", "relay"
 _WORDS = {DIRECTLY: "to the collector directly", THROUGH_RELAY: "through a relay"}
 
+_SIZE = "length(report) + coalesce(length(sealed), 0)"
 _FIRST_WAIT, _LONGEST_WAIT, _LONGEST_ASKED = 1.0, 3600.0, 86_400.0
 
 
@@ -168,7 +169,7 @@ class Queue:
         """Note a failure; how many seconds to wait, which the collector may have named."""
         self._account.note_failure(self._campaign, str(failure.code), str(failure))
         asked = failure.retry_after
-        failures = self.traffic().failures
+        failures, _ = self._attempts()
         ceiling = min(_LONGEST_WAIT, _FIRST_WAIT * 2.0 ** min(failures, 32))
         # Imported where an attempt has failed: a device that starts does not wait for it.
         from random import SystemRandom
@@ -183,9 +184,15 @@ class Queue:
 
     def wait(self) -> float:
         """Seconds until the next attempt may be made."""
-        left = self.traffic().not_before - self._account.wall
+        left = self._attempts()[1] - self._account.wall
         # Nobody is made to wait longer than a day: the clock was set back since.
         return left if 0.0 < left <= _LONGEST_ASKED else 0.0
+
+    def _attempts(self) -> tuple[int, float]:
+        """Failures in a row, and when the next attempt may be made; what waits is not counted."""
+        row = self._sql("select failures, not_before from route where campaign = ?", (self._campaign,))
+        failures, not_before = row.fetchone()
+        return failures, not_before
 
     def traffic(self) -> Traffic:
         """The counts."""
@@ -200,10 +207,10 @@ class Queue:
         )  # fmt: skip
 
     def _make_room(self) -> None:
-        count, size = self._sql("select count(*), coalesce(sum(length(report)), 0) from outbox").fetchone()
+        count, size = self._sql(f"select count(*), coalesce(sum({_SIZE}), 0) from outbox").fetchone()  # noqa: S608
         while count > self._limits.reports or size > self._limits.bytes:
             place, campaign, length = self._sql(
-                "select place, campaign, length(report) from outbox order by place limit 1"
+                f"select place, campaign, {_SIZE} from outbox order by place limit 1"  # noqa: S608
             ).fetchone()
             self._sql("delete from outbox where place = ?", (place,))
             self._sql("update route set dropped = dropped + 1 where campaign = ?", (campaign,))

@@ -159,6 +159,7 @@ class Reporter:
         collector: str | None = None,
         relay: str | None = None,
         sealing_key: str | None = None,
+        relay_token: str | None = None,
         token: str | None = None,
         caps: Caps | None = None,
         limits: Limits | None = None,
@@ -170,7 +171,7 @@ class Reporter:
     ) -> None:
         if not isinstance(campaign, Campaign):
             raise TypeError(f"expected a Campaign, got {type(campaign).__name__}")
-        if token is not None and not transport.is_token(token):
+        if not all(transport.is_token(each) for each in (token, relay_token) if each is not None):
             raise TransportError("a token is one word of plain letters", code="bad-token")
         if isinstance(entropy, InsecureSeededEntropy):
             raise EntropyError("a device must not draw repeatable noise; leave `entropy` out")
@@ -193,6 +194,7 @@ class Reporter:
             self._limits,
             self._addresses,
             direct=self._exchange,
+            relayed=exchange or transport.with_token(relay_token),
             plain=exchange or transport.exchange,
         )
         self._last: _PricedRound | None = None
@@ -221,7 +223,7 @@ class Reporter:
 
         The address may be a relay's, named by `relay` too: the campaign's id is its hash, so a relay cannot
         change what the campaign says, and a round that it describes otherwise is checked and pinned as any.
-        A relay is shown no token, and is not taken for the collector.
+        A relay is not shown the collector's token, and is not taken for the collector.
         """
         base, relay = transport.split_address(url)[0], options.get("relay")
         is_at_relay = relay is not None and transport.is_same_place(base, relay)

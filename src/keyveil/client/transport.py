@@ -110,7 +110,7 @@ def checked(url: str, of: str = "a collector") -> str:
     """
     try:
         parts = urlsplit(url)
-        host = parts.hostname
+        host, _ = parts.hostname, parts.port
     except ValueError:
         raise TransportError(
             f"expected the address of {of}, https://..., got none", code="no-collector"

@@ -23,7 +23,7 @@ from keyveil.relay.store import FORWARDED, READY, REFUSED, OutgoingBatch, RelayS
 
 _LARGEST_ANSWER = 1 << 14
 _FIRST_WAIT = 0.5
-# Seconds after which a forwarder with nothing to do looks again, whatever it was told.
+# Seconds after which a forwarder with nothing to do looks again, whether it was woken or not.
 _IDLE = 1.0
 # With these codes a collector will never take the batch.
 _FINAL = frozenset({"round-closed", "unknown-campaign", "campaign-expired", "not-relayed"})
