@@ -194,8 +194,39 @@ test("what is wiped while it is being sealed is not sent, whatever was said sinc
   await device.disable();
   await device.enable();
   go();
-  assert.equal(await code(uploading), "answered");
+  assert.deepEqual(await uploading, { ok: true, code: "done", sent: 0, refused: [] });
   assert.equal(here.met.length, 0);
+});
+
+test("what is sealed takes room in the queue as well", async () => {
+  const here = world({ statuses: () => ({ status: 503 }) });
+  const options = { relay: { key: freshKey().public }, ledger: new MemoryLedger(), mostQueuedBytes: 180 };
+  const numbered = (number) =>
+    opened(
+      description({
+        number,
+        campaign: { epsilon: 32, relay: "required", batch: 1000 },
+        mechanism: { id: "kvue", epsilon: "1/100" },
+      }),
+      here,
+      { ...options, campaignCap: 99, lifetimeCap: 99 },
+    );
+  const left = async (number) => {
+    const { device } = await numbered(number);
+    await device.submit(held);
+    const { queued, dropped } = await device.status();
+    if (number === 2) await device.upload();
+    return [queued, dropped];
+  };
+  // 36 bytes each, and 95 sealed: of the third's 298 bytes the first's 131 make room.
+  assert.deepEqual(
+    [await left(1), await left(2), await left(3)],
+    [
+      [1, 0],
+      [2, 0],
+      [2, 1],
+    ],
+  );
 });
 
 test("devices that share a ledger and upload at once send the same bytes", async () => {

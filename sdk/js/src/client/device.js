@@ -122,7 +122,7 @@ export class Device {
     const { base, campaign } = splitAddress(url);
     const chosen = settled({ url: base, ...options });
     const { relay } = chosen;
-    const token = relay && isSamePlace(base, relay.url) ? relay.token : chosen.token;
+    const token = relay && isSamePlace(base, relay.url) ? undefined : chosen.token;
     const view = await fetchView({ ...chosen, token, url });
     const round = await readView(view, campaign);
     // An older collector's campaign does not say itself that ids are issued. One that a relay may carry issues none:

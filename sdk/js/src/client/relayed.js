@@ -103,9 +103,15 @@ export class RelayRoute {
     const reports = part.map(({ report }) => report);
     return transact(this.#options, (state) => {
       requireConsent(state, this.#options.environment, true);
-      // Whoever sealed it first meanwhile has sealed it; what was wiped meanwhile is not sent.
-      for (const [report, sealed] of made) (this.#answerTo(state, report) ?? refuse("answered")).sealed ??= sealed;
-      return this.read(state, reports).map((one) => (isReady(one) ? one : refuse("answered")));
+      for (const [report, sealed] of made) {
+        const answer = this.#answerTo(state, report);
+        // Whoever sealed it first meanwhile has sealed it.
+        if (answer) answer.sealed ??= sealed;
+      }
+      // What somebody settled or wiped meanwhile is not sent.
+      const waiting = new Set(state.queue.map((item) => item.report));
+      const left = reports.filter((report) => waiting.has(report));
+      return this.read(state, left).map((one) => (isReady(one) ? one : refuse("ledger-corrupt")));
     });
   }
 

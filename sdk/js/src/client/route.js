@@ -28,7 +28,8 @@ import { refuse } from "../refusals.js";
  * @property {{ url: string, kind: "reports" | "sealed", token?: string }} receiver where it leads
  * @property {(state: LedgerState, reports: string[]) => Waiting[]} read what is to be sent of some reports; refuses
  *   where another way was taken before. Once all of it is known, this way is the campaign's for good
- * @property {(part: Waiting[], ends: number) => Promise<Ready[]>} ready the same, all of it; or a refusal
+ * @property {(part: Waiting[], ends: number) => Promise<Ready[]>} ready the same, all of it that waits still; or a
+ *   refusal
  * @property {(part: Waiting[], again: () => void) => Promise<Ready[]>} atHand what of it is there without waiting for
  *   the network; `again` is called once there is more
  * @property {(part: Judged[]) => Promise<Verdict>} judge

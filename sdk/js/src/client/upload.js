@@ -37,7 +37,10 @@ export async function uploadQueue(sending, ends, tally) {
     const part = await readBatch(sending);
     if (!part.length) return;
     if (performance.now() >= ends) refuse("waiting");
-    const { judged, failure } = await deliver(sending, await sending.route.ready(part, ends), { ends });
+    const ready = await sending.route.ready(part, ends);
+    // Somebody else has settled all of it meanwhile.
+    if (!ready.length) continue;
+    const { judged, failure } = await deliver(sending, ready, { ends });
     const refused = refusedOf(judged.map(({ status }) => status));
     tally.sent += judged.length - refused.length;
     tally.refused.push(...refused);

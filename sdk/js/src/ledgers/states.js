@@ -193,7 +193,8 @@ export function routeOf({ routes }, campaign) {
 }
 
 /**
- * Queue a report, unless it waits already; the oldest make room and are counted as dropped.
+ * Queue a report, unless it waits already; the oldest make room and are counted as dropped. What is sealed takes room
+ * as well.
  *
  * @param {LedgerState} state
  * @param {string} campaign
@@ -203,10 +204,12 @@ export function routeOf({ routes }, campaign) {
 export function enqueue(state, campaign, report, { mostQueued, mostQueuedBytes }) {
   if (state.queue.some((item) => item.report === report)) return;
   state.queue.push({ campaign, report });
-  let bytes = state.queue.reduce((sum, item) => sum + item.report.length / 2, 0);
+  const sealed = new Map(state.answers.map((answer) => [answer.bytes, answer.sealed ?? ""]));
+  const sizeOf = (/** @type {string} */ one) => (one.length + (sealed.get(one) ?? "").length) / 2;
+  let bytes = state.queue.reduce((sum, item) => sum + sizeOf(item.report), 0);
   while (state.queue.length > mostQueued || bytes > mostQueuedBytes) {
     const [gone] = state.queue.splice(0, 1);
-    bytes -= gone.report.length / 2;
+    bytes -= sizeOf(gone.report);
     routeOf(state, gone.campaign).dropped++;
   }
 }
