@@ -18,14 +18,22 @@ const KEY_BYTES = 16;
 const NONCE_BYTES = 12;
 
 /**
- * A key pair for one message; refused where the platform has no X25519.
+ * What a step of X25519 yields; refused where the platform does not have it, as some have but a part. A key to which
+ * nothing can be sealed is another error, of Web Crypto's own.
  *
- * @returns {Promise<CryptoKeyPair>}
+ * @template T
+ * @param {Promise<T>} step
+ * @returns {Promise<T>}
  */
-async function freshKeys() {
-  const made = subtleHere().generateKey(X25519, false, ["deriveBits"]);
-  return /** @type {CryptoKeyPair} */ (await made.catch(() => refuse("no-sealing")));
-}
+const tried = (step) =>
+  step.catch((error) => {
+    if (error.name === "OperationError") throw error;
+    return refuse("no-sealing");
+  });
+
+/** @returns {Promise<CryptoKeyPair>} */
+const freshKeys = () =>
+  tried(/** @type {Promise<CryptoKeyPair>} */ (subtleHere().generateKey(X25519, false, ["deriveBits"])));
 
 /**
  * A message that only the holder of a key reads: the encapsulated key, and behind it what was encrypted.
@@ -39,10 +47,9 @@ async function freshKeys() {
 export async function sealBase({ key, info, aad = NONE }, message, ephemeral) {
   const subtle = subtleHere();
   const { privateKey, publicKey } = ephemeral ?? (await freshKeys());
-  const enc = new Uint8Array(await subtle.exportKey("raw", publicKey));
-  const recipient = await subtle.importKey("raw", key, X25519, true, []);
-  // A key with which everybody agrees on zeros is an error of Web Crypto's.
-  const agreed = new Uint8Array(await subtle.deriveBits({ ...X25519, public: recipient }, privateKey, 256));
+  const enc = new Uint8Array(await tried(subtle.exportKey("raw", publicKey)));
+  const recipient = await tried(subtle.importKey("raw", key, X25519, true, []));
+  const agreed = new Uint8Array(await tried(subtle.deriveBits({ ...X25519, public: recipient }, privateKey, 256)));
   const shared = await derived(
     labeled(KEM, "eae_prk", agreed),
     NONE,
