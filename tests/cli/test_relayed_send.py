@@ -105,9 +105,9 @@ def test_a_send_that_was_cut_off_goes_on_with_the_same_bytes(places, ask, pairs)
 @pytest.mark.parametrize(
     ("relay_is", "options", "told"),
     [
-        ("required", (), "reports through a relay only"),
-        ("none", ("--relay", "RELAY"), "no reports through a relay"),
-        ("required", ("--relay", "COLLECTOR"), "keys are asked of the relay and of the collector"),
+        ("required", (), "name it with --relay"),
+        ("none", ("--relay", "RELAY"), "leave --relay out"),
+        ("required", ("--relay", "COLLECTOR"), "or the collector's key with --sealing-key"),
         ("required", ("--relay", "http://relay.example"), "https is required"),
         ("required", ("--relay", "RELAY", "--sealing-key", "abc"), "64 hexadecimal digits, got 3"),
     ],

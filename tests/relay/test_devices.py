@@ -176,3 +176,8 @@ def test_a_relay_that_wants_a_token_of_its_own(tmp_path, caller, campaign, monke
         assert {token for host, token in seen if host == "collector.example"} == {None}
     finally:
         guarded.close()
+
+
+def test_whoever_asks_whether_it_is_welcome_hears_it(campaign, relay):
+    """`keyveil send` asks with an empty batch, before it asks anybody."""
+    assert relay.send(campaign, []) == []

@@ -42,6 +42,12 @@ _IDS = 10_000
 # Seconds for a question to the collector that is over soon or never.
 _SOON = 10.0
 SPOOL = "keyveil.spool"
+_AT_THE_COMMAND = {
+    "relay-required": "the campaign takes reports through a relay only; name it with --relay",
+    "not-relayed": "the campaign takes no reports through a relay; leave --relay out",
+    "no-collector": "keys are asked of the relay and of the collector at another address; name the campaign "
+    "by its address at the collector, or the collector's key with --sealing-key",
+}
 Issue = Callable[[int], list[bytes]]
 
 
@@ -64,8 +70,11 @@ class Question:
 
     @cached_property
     def route(self) -> Route:
-        """The way of its reports, or a refusal."""
-        return self.addresses.route(self.campaign)
+        """The way of its reports, or a refusal in the command's words."""
+        try:
+            return self.addresses.route(self.campaign)
+        except TransportError as error:
+            raise TransportError(_AT_THE_COMMAND.get(error.code, str(error)), code=error.code) from None
 
     @property
     def own_token(self) -> str | None:

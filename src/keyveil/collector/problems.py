@@ -279,7 +279,7 @@ REPORT_CODES: Mapping[str, str] = MappingProxyType(
         Refusal.UNKNOWN_VERSION.value: "its version is not one that this collector reads",
         Refusal.NOT_CANONICAL.value: "no device sends these bytes",
         Refusal.WRONG_COHORT.value: "the index or hash is not the one that the report's id gives",
-        Refusal.NOT_SEALED.value: "it does not open, or is sealed for another round; a relay hears nothing of it",
+        Refusal.NOT_SEALED.value: "it does not open, or is sealed for another round; no relay hears of it",
         Refusal.UNKNOWN_KEY.value: "it is sealed to a key that is not known, or was retired",
         Refusal.NOT_JSON.value: "the text is no JSON object of a report's fields",
     }

@@ -18,9 +18,9 @@ class RelaySettings:
     """Seconds between questions to the collector about keys and rounds."""
     timeout: float = 30.0
     """Seconds that the collector has for an answer."""
-    part_reports: int = 8192
+    part_reports: int = 4096
     part_bytes: int = 4 << 20
-    """What is forwarded in one request: half of what a collector takes by default."""
+    """What is forwarded in one request, and drawn in one transaction: devices wait for it."""
     longest_wait: float = 60.0
     """Seconds between attempts to reach a collector that is away, at most."""
     known_for: float = 86_400.0
