@@ -303,10 +303,11 @@ test("a ledger in memory takes a secret, for tests", async () => {
 
 // --- version 2 ---
 
-test("a ledger of version 2 is taken over as it was: it knew of no relay, and sealed nothing", async () => {
+test("a ledger of version 2 is taken over: it knew of no relay, so what was sent went directly", async () => {
   const { id } = await readDescription(description());
   const [pin, bytes] = ["ab".repeat(32), `01${id.slice(0, 32)}0100${"cd".repeat(16)}09`];
   const counts = { failures: 1, notBefore: 5, sent: 2, refused: 3, dropped: 4 };
+  const [other, unsent] = ["c".repeat(64), { failures: 0, notBefore: 0, sent: 0, refused: 0, dropped: 1 }];
   const old = {
     version: 2,
     secret: "5e".repeat(32),
@@ -317,7 +318,7 @@ test("a ledger of version 2 is taken over as it was: it knew of no relay, and se
       { campaign: id, round: 2, pin, units: "13", bytes: null },
     ],
     queue: [{ campaign: id, report: bytes }],
-    routes: { [id]: counts },
+    routes: { [id]: counts, [other]: unsent },
   };
   const path = newPath();
   mkdirSync(join(`${path}.d`, "free"), { recursive: true });
@@ -326,7 +327,7 @@ test("a ledger of version 2 is taken over as it was: it knew of no relay, and se
     ...old,
     version: 3,
     answers: old.answers.map((answer) => ({ ...answer, sealed: null })),
-    routes: { [id]: { ...counts, way: null } },
+    routes: { [id]: { ...counts, way: "direct" }, [other]: { ...unsent, way: null } },
   };
   assert.deepEqual(await stateOf(new FileLedger(path)), wanted);
   assert.deepEqual(JSON.parse(readFileSync(stateFile(path), "utf8")), wanted, "and written so");

@@ -109,13 +109,16 @@ function isRoute({ way, failures, notBefore, sent, refused, dropped }) {
 const UPGRADES = { 1: migrated, 2: withoutRelays };
 
 /**
- * Version 2 knew of no relays: it opened no campaign that has one.
+ * Version 2 knew of no relays: what was sent went directly, and its campaign keeps to that way.
  *
  * @param {any} document
  * @returns {LedgerState}
  */
 function withoutRelays({ answers, routes, ...rest }) {
-  const ways = Object.entries(routes).map(([campaign, route]) => [campaign, { way: null, ...route }]);
+  const ways = Object.entries(routes).map(([campaign, route]) => {
+    const { failures, sent, refused } = route;
+    return [campaign, { way: failures + sent + refused > 0 ? "direct" : null, ...route }];
+  });
   return {
     ...rest,
     version: VERSION,
