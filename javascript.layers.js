@@ -6,10 +6,13 @@ export const LAYERS = {
   // The browser's entry has no way to Node's: only node.js stands above the ledger that opens files.
   "sdk/js": [
     ["node.js"],
-    ["keyveil.js", "src/ledgers/file.js"],
+    ["keyveil.js", "sealed.js", "src/ledgers/file.js"],
+    // A plain device has no way to what seals: whoever passes `seal` brings it in.
+    ["src/client/relayed.js"],
     ["src/client/device.js"],
     ["src/client/hiding.js"],
     ["src/client/options.js", "src/client/upload.js"],
+    ["src/client/keys.js", "src/client/backoff.js", "src/client/route.js"],
     // A vote is made without the network: it and the transport know nothing of each other.
     ["src/client/vote.js", "src/client/transport.js", "src/client/explain.js"],
     ["src/client/consent.js", "src/client/transactions.js", "src/client/deadline.js"],
@@ -24,6 +27,9 @@ export const LAYERS = {
     ["src/report/reports.js", "src/reading.js"],
     ["src/dither.js"],
     ["src/report/layouts.js", "src/records.js"],
+    // It knows of no report and no device.
+    ["src/sealing/sealed.js"],
+    ["src/sealing/hpke.js"],
     ["src/numerics/words.js", "src/numerics/mixing.js"],
     ["src/numerics/bytes.js", "src/numerics/exact.js"],
     ["src/checks.js"],

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SDK = Path(__file__).resolve().parent.parent / "sdk" / "js"
-FILES = (SDK / "index.d.ts", SDK / "index.node.d.ts")
+FILES = (SDK / "index.d.ts", SDK / "index.node.d.ts", SDK / "index.sealed.d.ts")
 _HEAD = re.compile(r"export (?:class|interface|type|function|const) (\w+)")
 
 

@@ -63,6 +63,7 @@ FIELDS: dict[str, tuple[Any, ...]] = {
         *(["00", "1"], ["0", "18446744073709551616"], ["0", "9" * 30]),
     ),
 }
+RELAYS = (*FOREIGN, "none", "allowed", "required", "REQUIRED", ["required"])
 # Only a mechanism with an index or a hash may say that ids are issued, and none may say anything else.
 IDS = ("issued", "own", "ISSUED", "", None, True, 1, [], {}, ["issued"], HUGE)
 # What devices were once told and believed: integers of a kernel.
@@ -251,6 +252,11 @@ def campaigns() -> Iterator[tuple[str, Description]]:
         "beyond": (True, False, None, 1, "true", [], {}),
         "want": ("frequency", "mean", "distribution", "both", "all", "", None, True, 1, [], {}),
         "ids": ("issued", "own", "ISSUED", "", None, True, 1, [], {}),
+        "relay": RELAYS,
+        "batch": (1000,),
+        "central_epsilon": (0.5,),
+        "delta": (1e-8,),
+        "honest": (0.5,),
         "stranger": (1,),
     }
     for field, values in spoilt.items():
@@ -262,6 +268,7 @@ def campaigns() -> Iterator[tuple[str, Description]]:
     for dither in (2, 4, 256):
         told = {**said, "dither": dither, "beyond": True}
         yield f"campaign.beyond with {dither} bins", {**good, "campaign": canonical(told)}
+    yield from relayed(good)
     for why, text in (
         ("no text", 1),
         ("no JSON", "{"),
@@ -274,6 +281,26 @@ def campaigns() -> Iterator[tuple[str, Description]]:
         ("nothing", ""),
     ):
         yield f"campaign: {why}", {**good, "campaign": text}
+
+
+def relayed(good: Description) -> Iterator[tuple[str, Description]]:
+    """What a campaign says of its relay and of the central promise, each field spoilt in turn."""
+    central = {"central_epsilon": 0.5, "delta": 1e-8, "honest": 0.5}
+    said = {**json.loads(good["campaign"]), "relay": "required", "batch": 1000}
+    spoilt: dict[str, tuple[Any, ...]] = {
+        "relay": RELAYS,
+        "batch": (*SIZES, 1, 2, 1000.0, 1 << 31, (1 << 31) + 1),
+        "ids": ("issued",),
+        **dict.fromkeys(central, (*FOREIGN, 0.0, 0, 1, 1.0, 1e-300, 1e-8, 0.25, 1.0000001, "1")),
+    }
+    for name, told in (("relay", said), ("central", {**said, **central})):
+        yield f"{name}, as it should be", {**good, "campaign": canonical(told)}
+        for field, values in spoilt.items():
+            for value in values:
+                changed_ = {key: entry for key, entry in told.items() if key != field}
+                if value is not DROPPED:
+                    changed_[field] = value
+                yield _why(f"{name}.{field}", value), {**good, "campaign": canonical(changed_)}
 
 
 def canonical(told: Description) -> str:

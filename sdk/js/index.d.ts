@@ -156,6 +156,8 @@ export interface Campaign {
   readonly beyond: number;
   /** Whether its collector hands out the ids of reports. */
   readonly issuesIds: boolean;
+  /** Whether reports come sealed through a relay: never, at each device's choice, or always. */
+  readonly relay: "none" | "allowed" | "required";
   /** The moment from which it is over, in milliseconds since 1970. */
   readonly end: number;
 }
@@ -190,10 +192,14 @@ export interface LedgerAnswer {
   units: string;
   /** The report in hexadecimal digits; null once it was wiped. */
   bytes: string | null;
+  /** The report as it was sealed for a relay, in hexadecimal digits; null where it was not, or was wiped. */
+  sealed: string | null;
 }
 
 /** How sending goes for a campaign. */
 export interface LedgerRoute {
+  /** Which way the campaign's reports go, for good; null before the first is to be sent. */
+  way: "direct" | "relay" | null;
   failures: number;
   /** The moment before which nothing is sent, in milliseconds since 1970. */
   notBefore: number;
@@ -235,11 +241,31 @@ export class BrowserLedger implements Ledger {
   update<T>(change: (state: LedgerState) => T): Promise<T>;
 }
 
+/** What seals and knows the way through a relay; `seal` of `keyveil/sealed` is the one there is. */
+export type Seal = (round: Round, options: never) => object;
+
+/** The way through a relay, another operator's than the collector. */
+export interface Relay {
+  /** Its address: https, or this machine. */
+  url: string;
+  /** What seals: `seal` of `keyveil/sealed`. */
+  seal: Seal;
+  /**
+   * The collector's public key, 64 hexadecimal digits, as the application ships it. If not given, relay and collector
+   * are both asked for keys, and reports are sealed to the newest that both list.
+   */
+  key?: string;
+  /** Where the relay's devices need one: a token of the relay's own. */
+  token?: string;
+}
+
 /** What an application may set; each has a default. */
 export interface Options {
-  /** Where reports go: https, or this machine. */
+  /** The collector, where reports go if they go directly: https, or this machine. */
   url?: string;
-  /** For a campaign whose devices need one: sent as `Authorization: Bearer`. */
+  /** The relay through which reports go, sealed. */
+  relay?: Relay;
+  /** For a campaign whose devices need one: sent as `Authorization: Bearer`, to the collector and to no relay. */
   token?: string;
   /**
    * Where the ids of reports come from. If not given, drawn here, or asked for at `url` where the campaign issues them.
@@ -332,6 +358,8 @@ export interface Status {
   lifetimeCap: number;
   /** Rounds of this campaign that have an answer. */
   answers: number;
+  /** Which way the reports of this campaign go, for good; null before the first is to be sent. */
+  route: "direct" | "relay" | null;
   /** Reports of this campaign that wait. */
   queued: number;
   /** Reports of this campaign that the collector counted. */

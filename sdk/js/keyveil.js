@@ -5,7 +5,7 @@
  * What is drawn, what it costs, and how it becomes bytes is the same as in Python (tests/vectors). Read src/ from
  * the top; each line imports only from lines below it (layers.js, held by the linter):
  *
- *     client        device: verbs; vote: one answer, once; upload: sending; transport: the collector, with deadlines
+ *     client        device: verbs; vote: one answer, once; upload: sending; route: which way; transport: with deadlines
  *     descriptions  what is asked, read strictly
  *     ledgers       what was spent: states, kept in memory, a browser or a folder
  *     mechanisms    named: ids and parameters; calibrations: -> integers; kernels, oracles: -> loss and answers
@@ -13,6 +13,8 @@
  *     records       what a user holds; reading: what of it was not taken as it was
  *     numerics      exact numbers, words, bytes
  *     refusals      codes and sentences
+ *
+ * What seals for relays is `sealed.js`, which a plain device does not load: client/relayed, client/keys, sealing.
  */
 
 export { asksNotToTrack } from "./src/client/consent.js";

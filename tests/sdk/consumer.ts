@@ -12,9 +12,11 @@ import {
   type LedgerState,
   type Options,
   type Outcome,
+  type Relay,
   type Status,
 } from "keyveil";
 import { FileLedger } from "keyveil/node";
+import { seal, sealReport, type SealedTo } from "keyveil/sealed";
 
 class OwnLedger implements Ledger {
   #inner = new MemoryLedger();
@@ -54,3 +56,13 @@ export async function use(device: Device, held: Held): Promise<string> {
 }
 
 export const ids: NonNullable<Options["ids"]> = issuedIds({ url: "https://collector.example", campaign: "0f" });
+
+const relay: Relay = { url: "https://relay.example", seal, key: "0f".repeat(32) };
+
+export async function throughRelay(url: string): Promise<string> {
+  const device: Device = await Device.connect(url, { relay });
+  const status = await device.status();
+  const way: "direct" | "relay" | null = status.ok ? status.route : null;
+  const to: SealedTo = { key: "0f".repeat(32), campaign: device.id, round: 1 };
+  return way ?? String((await sealReport(new Uint8Array(40), to)).length);
+}

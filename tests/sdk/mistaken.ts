@@ -1,5 +1,6 @@
 /** The twin of consumer.ts: the type checker finds each line that is marked, and no other. */
 import { BrowserLedger, Device, type Code, type Ledger } from "keyveil";
+import { seal, sealReport } from "keyveil/sealed";
 
 const device: Device = await Device.connect("https://collector.example/v1/campaigns/ID");
 await Device.connect(new URL("https://collector.example")); // wrong
@@ -18,3 +19,7 @@ const code: Code = "off"; // wrong
 export const ledger: Ledger = { update: async () => 1 }; // wrong
 new BrowserLedger(1); // wrong
 device.uploadOnHide().then(() => code); // wrong
+await Device.connect("https://collector.example", { relay: "https://relay.example" }); // wrong
+await Device.connect("https://collector.example", { relay: { url: "https://relay.example" } }); // wrong
+await Device.connect("https://collector.example", { relay: { url: "https://relay.example", seal, key: 7 } }); // wrong
+await sealReport(new Uint8Array(40), { key: "0f", campaign: "0f" }); // wrong

@@ -13,12 +13,18 @@ import pytest
 from browsing import ask, expect, launched
 from collecting import make_question
 from javascript import FOLDER, find_node, find_tool
+from relaying import relayed
 from serving import Process
 
 # What somebody's page does; the bundle's exports are the page's global `app`.
 APP = """
   import { Device } from "keyveil";
+  import { seal } from "keyveil/sealed";
   export let device;
+  export const through = async (url, relay) => {
+    device = await Device.connect(url, { relay: { ...relay, seal } }).catch((error) => error);
+    return device.code ?? "connected";
+  };
   export const connect = async (url, token) => {
     device = await Device.connect(url, { token }).catch((error) => error);
     return device.code ?? "connected";
@@ -221,3 +227,77 @@ def test_the_page_of_the_documentation_works_as_it_is_written(site, collector, v
     expect(page.get_by_role("status")).to_contain_text("True here: maps 1.")
     rounds = ask(collector, f"/v1/campaigns/{campaign.id}/rounds")["rounds"]
     assert [one["reports"] for one in rounds] == [1]
+
+
+@pytest.fixture(scope="module")
+def relay(site, collector, tmp_path_factory):
+    """Of the collector, and open to the same origin."""
+    _, said = collector.ask("POST", "/v1/tokens", {"role": "relay"}, token=collector.admin)
+    token = json.loads(said)["token"]
+    options = ("--to", collector.url, "--token", token, "--refresh", "0.2", "--allow-origin", site.named)
+    store = f"sqlite:///{tmp_path_factory.mktemp('relay')}/r.db"
+    made = Process(store, *options, command="relay")
+    yield made
+    made.kill()
+
+
+def key_at(relay):
+    """The collector's key, once the relay lists it."""
+    for _ in range(200):
+        if keys := json.loads(relay.ask("GET", "/v1/keys")[1])["keys"]:
+            break
+        time.sleep(0.05)
+    return keys[0]["public"]
+
+
+def waiting_at(relay, campaign, wanted):
+    """How many sealed reports of a campaign wait at the relay."""
+    for _ in range(200):
+        rounds = json.loads(relay.ask("GET", "/v1/relay", token=relay.admin)[1])["rounds"]
+        found = sum(one["waiting"] for one in rounds if one["campaign"] == campaign.id)
+        if found == wanted:
+            break
+        time.sleep(0.05)
+    return found
+
+
+def test_pages_seal_their_reports_and_the_collector_counts_them(site, collector, relay, visit):
+    """By a browser's own X25519. One page asks for keys and uploads; one has the key, and is left."""
+    campaign = relayed(make_question, name="sealed by pages", batch=2)
+    collector.create(campaign, uploads="open")
+    path, held, key = f"/v1/campaigns/{campaign.id}", {campaign.keys[0]: 3}, key_at(relay)
+    asking = visit(site.named)
+    where = [f"{collector.url}{path}", {"url": relay.url}]
+    assert asking.evaluate("([url, relay]) => app.through(url, relay)", where) == "connected"
+    sent = asking.evaluate("held => app.report(held)", held)
+    assert sent == {"ok": True, "code": "done", "sent": 1, "refused": []}
+    assert asking.evaluate("() => app.device.status()")["route"] == "relay"
+    assert waiting_at(relay, campaign, 1) == 1
+
+    opener = visit(site.named)
+    with opener.context.expect_page() as opened:
+        opener.evaluate("() => void window.open('/index.html')")
+    page = opened.value
+    page.wait_for_function("() => 'app' in window")
+    where = [f"{relay.url}{path}", {"url": relay.url, "key": key}]
+    assert page.evaluate("([url, relay]) => app.through(url, relay)", where) == "connected"
+    page.evaluate(
+        """held => app.device.enable()
+          .then(() => { app.device.uploadOnHide(); return app.device.submit(held); })
+          .then(() => { window.close(); })""",
+        held,
+    )
+    assert waiting_at(relay, campaign, 2) == 2
+
+    # A page that names no relay keeps its report, also when it is left.
+    alone = visit(site.named)
+    alone.evaluate("url => app.connect(url)", f"{collector.url}{path}")
+    assert alone.evaluate("held => app.report(held)", held)["code"] == "relay-required"
+
+    assert relay.ask("POST", f"{path}/rounds/1/end", token=relay.admin)[0] == 200
+    for _ in range(200):
+        reports = ask(collector, f"{path}/rounds")["rounds"][0]["reports"]
+        if reports == 2:
+            break
+        time.sleep(0.05)
+    assert reports == 2

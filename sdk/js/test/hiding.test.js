@@ -2,7 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Device, MemoryLedger, readFrames, toHex } from "../keyveil.js";
-import { description, UNREADABLE } from "./support/campaigns.js";
+import { seal } from "../sealed.js";
+import { description, stateOf, UNREADABLE } from "./support/campaigns.js";
+import { freshKey } from "./support/opening.js";
 
 const URL = "https://collector.example";
 
@@ -208,6 +210,96 @@ test("no request that outlives the page is larger than browsers allow", async ()
   const [{ reports }] = met;
   const size = reports.reduce((sum, report) => sum + 4 + report.length / 2, 0);
   assert.ok(50_000 < size && size <= 60_000, `${reports.length} reports, ${size} bytes`);
+});
+
+// --- through a relay ---
+
+const RELAYED = description({ campaign: { relay: "required", batch: 1000 } });
+
+/** A page whose device reports through a relay; `asking` answers requests for keys. */
+async function inRelayedPage(here, { asking, ...options } = {}) {
+  const { met, fetch: send } = collecting();
+  const asked = [];
+  const fetch = (address, init) =>
+    address.endsWith("/keys") ? (asked.push(address), asking(address)) : (asked.push(address), send(address, init));
+  const relay = { url: "https://relay.example", seal, ...options.relay };
+  const chosen = { ledger: new MemoryLedger(), url: URL, fetch, ...options, relay, environment: here.environment };
+  const device = await Device.open(RELAYED, chosen);
+  await device.enable();
+  const end = device.uploadOnHide();
+  return { device, ledger: chosen.ledger, met, asked, end };
+}
+
+test("with a key at hand it is sealed when it is submitted, and leaves with the page to the relay", async () => {
+  const here = page();
+  const { device, ledger, met, asked } = await inRelayedPage(here, { relay: { key: freshKey().public } });
+  await device.submit({ maps: 12 });
+  const [{ sealed }] = (await stateOf(ledger)).answers;
+  assert.deepEqual(asked, []);
+  here.leave();
+  assert.deepEqual(asked, [`https://relay.example/v1/campaigns/${device.id}/sealed`]);
+  assert.deepEqual([met[0].reports, met[0].keepalive], [[sealed], true]);
+  await rest();
+  assert.equal((await device.status()).queued, 0);
+});
+
+test("a key that must be asked for keeps nobody waiting; once it is there, it is sealed and may leave", async () => {
+  const key = freshKey().public;
+  const list = JSON.stringify({ suite: "x25519-hkdf-sha256-aes128gcm", keys: [{ public: key }] });
+  for (const how of ["before", "after"]) {
+    const here = page();
+    let answer;
+    const asking = () => new Promise((done) => (answer = () => done(new Response(list))));
+    const { device, ledger, met, asked } = await inRelayedPage(here, { asking });
+    assert.equal((await device.submit({ maps: 12 })).code, "done");
+    assert.equal(met.length, 0, "submit did not wait for the relay");
+    assert.equal((await device.submit(UNREADABLE)).code, "done");
+    assert.equal(asked.length, 1, "asked once, however often there is something to seal");
+    if (how === "before") here.leave();
+    assert.equal(met.length, 0, "what is not sealed does not leave");
+    answer();
+    await rest();
+    answer();
+    // Sealing is done elsewhere: it takes as long as it takes.
+    while ((await stateOf(ledger)).answers[0].sealed === null) await rest();
+    await rest();
+    assert.deepEqual(asked.slice(0, 2), ["https://relay.example/v1/keys", `${URL}/v1/keys`]);
+    here.hide();
+    assert.equal(met.length, 1, how);
+  }
+});
+
+test("nobody is asked for keys before a yes, or where nothing waits", async () => {
+  const here = page();
+  const { device, asked } = await inRelayedPage(here, { asking: () => Promise.reject(new Error("no network")) });
+  await device.upload();
+  here.hide();
+  here.show();
+  await rest();
+  assert.deepEqual(asked, []);
+  await device.submit({ maps: 12 });
+  await rest();
+  assert.equal(asked.length, 1);
+  // Who did not answer is left in peace.
+  here.hide();
+  here.show();
+  await rest();
+  assert.equal(asked.length, 1);
+});
+
+test("where a relay is required and none is named, nothing leaves with the page", async () => {
+  const here = page();
+  const { met, fetch } = collecting();
+  const options = { ledger: new MemoryLedger(), url: URL, fetch, environment: here.environment };
+  const device = await Device.open(RELAYED, options);
+  await device.enable();
+  device.uploadOnHide();
+  assert.equal((await device.submit({ maps: 12 })).code, "done");
+  here.hide();
+  here.leave();
+  await rest();
+  assert.equal(met.length, 0);
+  assert.equal((await device.upload()).code, "relay-required");
 });
 
 test("who ends it hears nothing more, and where there is no page nothing happens", async () => {

@@ -1,7 +1,7 @@
 /** Ledgers: in a file, between processes, killed and paused at any moment, and from the version before. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import fsPromises from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
 import { tmpdir } from "node:os";
@@ -51,7 +51,7 @@ test("a ledger in a file survives, and a corrupt one stops all reports", async (
   const text = readFileSync(stateFile(path), "utf8");
   const changes = [
     ['"units":"', '"units":"-'],
-    ['"version":2', '"version":3'],
+    ['"version":3', '"version":4'],
     ['"given"', '"perhaps"'],
   ];
   const broken = [text.slice(0, 40), "null", "{}", ...changes.map(([was, is]) => text.replace(was, is))];
@@ -126,7 +126,7 @@ const PAUSED = `
   let runs = 0;
   await ledger.update((state) => {
     if (++runs === 1) process.kill(process.pid, "SIGSTOP");
-    state.answers.push({ campaign: "b".repeat(64), round: 1, pin: null, units: "1000", bytes: null });
+    state.answers.push({ campaign: "b".repeat(64), round: 1, pin: null, units: "1000", bytes: null, sealed: null });
   });
   process.stdout.write("runs " + runs + "\\n");
 `;
@@ -299,4 +299,50 @@ test("a ledger in memory takes a secret, for tests", async () => {
   const ledger = new MemoryLedger({ secret: "07".repeat(32) });
   assert.equal((await stateOf(ledger)).secret, "07".repeat(32));
   assert.notEqual((await stateOf(new MemoryLedger())).secret, (await stateOf(new MemoryLedger())).secret);
+});
+
+// --- version 2 ---
+
+test("a ledger of version 2 is taken over: it knew of no relay, so what was sent went directly", async () => {
+  const { id } = await readDescription(description());
+  const [pin, bytes] = ["ab".repeat(32), `01${id.slice(0, 32)}0100${"cd".repeat(16)}09`];
+  const counts = { failures: 1, notBefore: 5, sent: 2, refused: 3, dropped: 4 };
+  const [other, unsent] = ["c".repeat(64), { failures: 0, notBefore: 0, sent: 0, refused: 0, dropped: 1 }];
+  const old = {
+    version: 2,
+    secret: "5e".repeat(32),
+    latest: 7,
+    consent: "given",
+    answers: [
+      { campaign: id, round: 1, pin, units: "12", bytes },
+      { campaign: id, round: 2, pin, units: "13", bytes: null },
+    ],
+    queue: [{ campaign: id, report: bytes }],
+    routes: { [id]: counts, [other]: unsent },
+  };
+  const path = newPath();
+  mkdirSync(join(`${path}.d`, "free"), { recursive: true });
+  writeFileSync(stateFile(path), JSON.stringify(old));
+  const wanted = {
+    ...old,
+    version: 3,
+    answers: old.answers.map((answer) => ({ ...answer, sealed: null })),
+    routes: { [id]: { ...counts, way: "direct" }, [other]: { ...unsent, way: null } },
+  };
+  assert.deepEqual(await stateOf(new FileLedger(path)), wanted);
+  assert.deepEqual(JSON.parse(readFileSync(stateFile(path), "utf8")), wanted, "and written so");
+  // What is no ledger of any version stops all reports, the note that version 1 left for older devices too.
+  const wrong = [
+    { ...old, routes: null },
+    { version: 2, folder: "x" },
+    { ...wanted, answers: [{ ...wanted.answers[1], sealed: "ab" }] },
+    { ...wanted, answers: [{ ...wanted.answers[0], sealed: "no bytes" }] },
+    { ...wanted, answers: old.answers },
+    { ...wanted, routes: { [id]: { ...counts, way: "by post" } } },
+    { ...wanted, routes: old.routes },
+  ];
+  for (const state of wrong) {
+    writeFileSync(stateFile(path), JSON.stringify(state));
+    await assert.rejects(stateOf(new FileLedger(path)), { code: "ledger-corrupt" }, JSON.stringify(state));
+  }
 });

@@ -12,7 +12,7 @@ import {
   readReport,
   toHex,
 } from "../keyveil.js";
-import { hmac } from "../src/numerics/bytes.js";
+import { hmac, toUtf8 } from "../src/numerics/bytes.js";
 import { agreeing, description, MECHANISM, QUIET, stateOf, unitsIn, UNREADABLE } from "./support/campaigns.js";
 
 const held = { maps: 12, chess: 50 };
@@ -85,7 +85,7 @@ test("P1: of four rounds for disjoint groups a device answers one, and spends wh
 /** In which quarter of [0, 1) a device stands: it follows from its secret and the campaign's id. */
 async function quarter(ledger) {
   const { id } = await readDescription(description());
-  const [first] = await hmac(fromHex((await stateOf(ledger)).secret), `place ${id}`);
+  const [first] = await hmac(fromHex((await stateOf(ledger)).secret), toUtf8(`place ${id}`));
   return first >> 6;
 }
 

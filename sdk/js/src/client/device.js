@@ -18,8 +18,9 @@ import { asksNotToTrack } from "./consent.js";
 import { tell } from "./explain.js";
 import { Hiding, tellPages } from "./hiding.js";
 import { settled } from "./options.js";
+import { DirectRoute } from "./route.js";
 import { transact } from "./transactions.js";
-import { fetchView, issuedIds, splitAddress } from "./transport.js";
+import { fetchView, issuedIds, isSamePlace, splitAddress } from "./transport.js";
 import { uploadQueue } from "./upload.js";
 import { ID_BYTES, Vote } from "./vote.js";
 
@@ -27,6 +28,7 @@ import { ID_BYTES, Vote } from "./vote.js";
  * @import { Code, Held, LedgerState, Options, Outcome, RefusedReport, Round } from "../../index.d.ts"
  * @import { Status, Submitted } from "../../index.d.ts"
  * @import { Settled } from "./options.js"
+ * @import { Route } from "./route.js"
  * @import { Voting } from "./vote.js"
  */
 
@@ -43,6 +45,18 @@ function idsOf({ id, campaign }, { ids, url, token, fetch, timeout }, areIssued 
   if (!areIssued) return () => randomBytes(ID_BYTES);
   // An id of the device's own would never count, and its answer would be spent.
   return url === undefined ? () => refuse("no-id") : issuedIds({ url, campaign: id, token, fetch, timeout });
+}
+
+/**
+ * The way that reports go.
+ *
+ * @param {Round} round
+ * @param {Settled} options
+ * @returns {Route}
+ */
+function wayOf(round, options) {
+  if (!options.relay) return new DirectRoute(round, options);
+  return /** @type {Route} */ (options.relay.seal(round, /** @type {never} */ (options)));
 }
 
 /**
@@ -67,6 +81,7 @@ export class Device {
   #round;
   #options;
   #vote;
+  #sending;
   #hiding;
 
   /**
@@ -79,7 +94,8 @@ export class Device {
     this.#round = round;
     this.#options = options;
     this.#vote = new Vote(round, options);
-    this.#hiding = new Hiding(round.id, options);
+    this.#sending = { campaign: round.id, options, route: wayOf(round, options) };
+    this.#hiding = new Hiding(this.#sending);
   }
 
   /**
@@ -95,7 +111,9 @@ export class Device {
   }
 
   /**
-   * A device for the open round of the campaign at HOST/v1/campaigns/ID; the campaign must have that id.
+   * A device for the open round of the campaign at HOST/v1/campaigns/ID; the campaign must have that id. The host may
+   * be the relay's: the id is the campaign's hash, so a relay cannot change the campaign, and a round that it describes
+   * otherwise is checked and pinned as any. A relay is not shown the collector's token, and is not taken for it.
    *
    * @param {string} url
    * @param {Options} [options]
@@ -103,10 +121,13 @@ export class Device {
   static async connect(url, options = {}) {
     const { base, campaign } = splitAddress(url);
     const chosen = settled({ url: base, ...options });
-    const view = await fetchView({ ...chosen, url });
+    const { relay } = chosen;
+    const token = relay && isSamePlace(base, relay.url) ? undefined : chosen.token;
+    const view = await fetchView({ ...chosen, token, url });
     const round = await readView(view, campaign);
-    // An older collector's campaign does not say itself that ids are issued.
-    const areIssued = view.areIdsIssued || round.campaign.issuesIds;
+    // An older collector's campaign does not say itself that ids are issued. One that a relay may carry issues none:
+    // whoever hands out ids knows whose report is whose.
+    const areIssued = round.campaign.issuesIds || (view.areIdsIssued && round.campaign.relay === "none");
     return new Device(round, { ...chosen, ids: idsOf(round, chosen, areIssued) });
   }
 
@@ -132,7 +153,7 @@ export class Device {
       await transact(this.#options, (state) => {
         state.consent = "withdrawn";
         state.queue = [];
-        for (const answer of state.answers) answer.bytes = null;
+        for (const answer of state.answers) answer.bytes = answer.sealed = null;
       });
       this.#hiding.forget();
       tellPages(this.#options.environment);
@@ -173,9 +194,7 @@ export class Device {
     /** @type {{ sent: number, refused: RefusedReport[] }} */
     const tally = { sent: 0, refused: [] };
     const ends = performance.now() + timeout;
-    const outcome = await outcomeOf(() =>
-      this.#hiding.readyAfter(uploadQueue(this.#round.id, this.#options, ends, tally)),
-    );
+    const outcome = await outcomeOf(() => this.#hiding.readyAfter(uploadQueue(this.#sending, ends, tally)));
     return { ...outcome, ...tally };
   }
 
@@ -222,7 +241,7 @@ export class Device {
   #statusIn(state) {
     const { campaignCap, lifetimeCap, environment } = this.#options;
     const { id, campaign } = this.#round;
-    const { sent, refused, dropped } = routeOf(state, id);
+    const { way, sent, refused, dropped } = routeOf(state, id);
     const spentInAll = toFloat(unitsSpent(state));
     return {
       consent: asksNotToTrack(environment) ? "do not track" : state.consent,
@@ -233,6 +252,7 @@ export class Device {
       campaignCap,
       lifetimeCap,
       answers: answersIn(state, id),
+      route: way,
       queued: state.queue.filter((item) => item.campaign === id).length,
       sent,
       refused,

@@ -20,6 +20,7 @@ export function tell({ campaign, held, sent, price, status }) {
     asked(campaign),
     truth(campaign, held),
     said(sent),
+    ...went(status),
     `One answer to this round moves no guess further than from 50 % to ${after(price)}.`,
     `Spent so far: epsilon ${short(status.spent)} of the ${short(status.promised)} that the campaign promised not to ` +
       `exceed, ${short(status.spentInAll)} of ${short(status.worstCase)} in all: ` +
@@ -52,6 +53,18 @@ function said(sent) {
   if (!sent) return "Sent: nothing yet.";
   const shown = `${toHex(sent.subarray(0, 8))}${sent.length > 8 ? "..." : ""}`;
   return `Sent: ${sent.length} noised bytes (${shown}), the same number for everybody; asked again, the same bytes.`;
+}
+
+const WAYS = {
+  direct: "It goes to the collector, which also sees the address that it comes from.",
+  relay:
+    "It goes sealed through a relay: the relay sees the address that it comes from and cannot read it, the collector " +
+    "reads it and sees no address. If they work together, all that is said below still holds.",
+};
+
+/** @param {Status} status */
+function went({ route }) {
+  return route === null ? [] : [WAYS[route]];
 }
 
 /** @param {number} number */

@@ -5,14 +5,16 @@
  * marked `keepalive` goes on without it. So what may be sent is read beforehand, while the page is seen, and held in
  * memory. It is forgotten as soon as the person says no, here or in another page, and when the page was hidden: a page
  * that nobody sees holds nothing. What was sent stays in the queue until the collector's answer was read; whoever left
- * before that sends the same bytes once more, and they count once.
+ * before that sends the same bytes once more, and they count once. For a relay it is sealed beforehand too: what is not
+ * sealed yet stays.
  */
 import { asksNotToTrack } from "./consent.js";
 import { deliver, readBatch } from "./upload.js";
 
 /**
  * @import { Environment } from "./consent.js"
- * @import { Settled } from "./options.js"
+ * @import { Ready } from "./route.js"
+ * @import { Sending } from "./upload.js"
  */
 
 // Browsers let all such requests of a page together have 64 KiB.
@@ -21,22 +23,19 @@ const FRAME_BYTES = 4;
 const CHANNEL = "keyveil";
 
 export class Hiding {
-  #campaign;
+  #sending;
   #options;
   /** @type {(() => void) | null} */
   #end = null;
-  /** @type {string[]} */
+  /** @type {Ready[]} */
   #ready = [];
   /** Counts how often all was forgotten: what was read before that is not held after it. */
   #forgotten = 0;
 
-  /**
-   * @param {string} campaign
-   * @param {Settled} options
-   */
-  constructor(campaign, options) {
-    this.#campaign = campaign;
-    this.#options = options;
+  /** @param {Sending} sending */
+  constructor(sending) {
+    this.#sending = sending;
+    this.#options = sending.options;
   }
 
   /** Listens to the page, where there is one and nobody does yet; yields what ends it. */
@@ -86,10 +85,15 @@ export class Hiding {
 
   async #look() {
     const before = this.#forgotten;
-    const batch = await readBatch(this.#campaign, this.#options).catch(() => []);
+    const batch = await this.#read().catch(() => []);
     if (before !== this.#forgotten) return;
     this.#ready = batch.slice(0, fitting(batch));
     if (this.#isHidden()) this.#send();
+  }
+
+  async #read() {
+    const batch = await readBatch(this.#sending);
+    return this.#sending.route.atHand(batch, () => void (this.#end && this.#look()));
   }
 
   /** Nothing is waited for before the request is begun. */
@@ -99,7 +103,7 @@ export class Hiding {
     if (!part.length || asksNotToTrack(this.#options.environment)) return;
     const ends = performance.now() + this.#options.timeout;
     // Whoever is still there settles; a ledger that cannot be written is found out by the next call.
-    deliver(this.#campaign, this.#options, part, { ends, keepalive: true }).catch(() => {});
+    deliver(this.#sending, part, { ends, keepalive: true }).catch(() => {});
   }
 
   #isHidden() {
@@ -112,12 +116,12 @@ export class Hiding {
 /**
  * How many reports, from the first, go into a request that outlives the page.
  *
- * @param {string[]} reports
+ * @param {Ready[]} batch
  */
-function fitting(reports) {
+function fitting(batch) {
   let bytes = 0;
-  const end = reports.findIndex((report) => (bytes += FRAME_BYTES + report.length / 2) > MOST_BYTES);
-  return end < 0 ? reports.length : end;
+  const end = batch.findIndex(({ sent }) => (bytes += FRAME_BYTES + sent.length / 2) > MOST_BYTES);
+  return end < 0 ? batch.length : end;
 }
 
 /**

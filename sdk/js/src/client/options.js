@@ -5,10 +5,11 @@ import { refuse } from "../refusals.js";
 import { checkAddress, checkToken, ownFetch, TIMEOUT } from "./transport.js";
 
 /**
- * @import { Ledger, Options } from "../../index.d.ts"
+ * @import { Ledger, Options, Relay } from "../../index.d.ts"
  *
  * @typedef {object} Settled options as the device reads them
  * @property {string} [url]
+ * @property {Relay} [relay]
  * @property {string} [token]
  * @property {Options["ids"]} [ids]
  * @property {Ledger} ledger

@@ -35,7 +35,7 @@ const MAY_PASS = [408, 425, 429];
  *
  * @param {number} status
  */
-function refusalOf(status) {
+export function refusalOf(status) {
   if (status === 401 || status === 403) return "token-refused";
   return status >= 400 && status < 500 && !MAY_PASS.includes(status) ? "refused" : "waiting";
 }
@@ -94,7 +94,11 @@ export function checkToken(token) {
   if (token !== undefined && !/^[\x21-\x7e]+$/.test(token)) refuse("bad-token");
 }
 
-const withoutSlash = (/** @type {string} */ url) => url.replace(/\/+$/, "");
+/** Whether two addresses are of one server. */
+export const isSamePlace = (/** @type {string} */ one, /** @type {string} */ other) =>
+  parsedAddress(one).origin === parsedAddress(other).origin;
+
+export const withoutSlash = (/** @type {string} */ url) => url.replace(/\/+$/, "");
 /**
  * @param {string} [token]
  * @returns {Record<string, string>}
@@ -109,7 +113,7 @@ function authorization(token) {
  *
  * @param {{ fetch: Fetch, address: string, init: RequestInit, timeout: number, largest: number }} request
  */
-function exchange({ fetch, address, init, timeout, largest }) {
+export function exchange({ fetch, address, init, timeout, largest }) {
   return within(timeout, async (signal) => {
     const response = await fetch(address, { ...init, signal, credentials: "omit", redirect: "error" });
     const after = response.headers.get("retry-after");
@@ -171,16 +175,23 @@ async function readBody(response, largest) {
 }
 
 /**
- * Sends reports before a moment of `performance.now()`. With `keepalive` the request outlives the page.
+ * Sends reports before a moment of `performance.now()`, to the route of a campaign named `kind`. With `keepalive` the
+ * request outlives the page.
  *
- * Yields a status for each report; or, where the collector must be asked again later, a code and the wait asked for.
+ * Yields a status for each report; or, where they must be sent again later, a code and the wait asked for.
  *
- * @param {{ url: string, campaign: string, token?: string, fetch: Fetch, ends: number, keepalive: boolean }} collector
+ * @typedef {object} Receiver
+ * @property {string} url
+ * @property {"reports" | "sealed"} kind
+ * @property {string} campaign
+ * @property {string} [token]
+ *
+ * @param {Receiver & { fetch: Fetch, ends: number, keepalive: boolean }} receiver
  * @param {Uint8Array[]} reports
  * @returns {Promise<Sent>}
  */
-export async function sendReports({ url, campaign, token, fetch, ends, keepalive }, reports) {
-  const address = `${withoutSlash(url)}/v1/campaigns/${campaign}/reports`;
+export async function sendReports({ url, kind, campaign, token, fetch, ends, keepalive }, reports) {
+  const address = `${withoutSlash(url)}/v1/campaigns/${campaign}/${kind}`;
   const headers = { "content-type": "application/octet-stream", ...authorization(token) };
   /** @type {(part: Uint8Array[]) => Promise<Sent>} */
   const send = async (part) => {

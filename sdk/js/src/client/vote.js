@@ -5,7 +5,7 @@
  * description and the bytes are written down in one transaction, before anybody sees them. Nothing here sends.
  */
 import { answerTo, enqueue, unitsSpent } from "../ledgers/states.js";
-import { fromHex, hmac, toHex } from "../numerics/bytes.js";
+import { fromHex, hmac, toHex, toUtf8 } from "../numerics/bytes.js";
 import { isWithin } from "../numerics/exact.js";
 import { Reading } from "../reading.js";
 import { readRecord } from "../records.js";
@@ -35,7 +35,7 @@ const NONCE_BYTES = 16;
  * @param {number} round
  */
 export async function nonceOf(secret, campaign, round) {
-  return toHex((await hmac(fromHex(secret), `nonce ${campaign} ${round}`)).slice(0, NONCE_BYTES));
+  return toHex((await hmac(fromHex(secret), toUtf8(`nonce ${campaign} ${round}`))).slice(0, NONCE_BYTES));
 }
 
 export class Vote {
@@ -134,7 +134,7 @@ export class Vote {
     const reading = new Reading(campaign, held);
     const words = this.#options.entropy(8 * mechanism.nWords);
     const bytes = toHex(writeReport(this.#round, record, words, reportId, word));
-    state.answers.push({ campaign: id, round: number, pin, units: String(price), bytes });
+    state.answers.push({ campaign: id, round: number, pin, units: String(price), bytes, sealed: null });
     if (isQueued) enqueue(state, id, bytes, this.#options);
     return { bytes, reading };
   }
@@ -168,7 +168,7 @@ export class Vote {
       if (outcome.secret === null) return outcome.result;
       const { secret } = outcome;
       const { id, number } = this.#round;
-      const drawn = await hmac(fromHex(secret), `place ${id}`);
+      const drawn = await hmac(fromHex(secret), toUtf8(`place ${id}`));
       this.#known = { secret, place: BigInt(`0x${toHex(drawn)}`), nonce: await nonceOf(secret, id, number) };
     }
   }

@@ -19,6 +19,12 @@ import { isDither } from "../dither.js";
  * @property {boolean} other
  * @property {number} [dither]
  * @property {true} [beyond]
+ * @property {"issued"} [ids]
+ * @property {"allowed" | "required"} [relay]
+ * @property {number} [batch]
+ * @property {number} [central_epsilon]
+ * @property {number} [delta]
+ * @property {number} [honest]
  * @property {string} owner
  * @property {string} purpose
  * @property {string} expires
@@ -31,6 +37,7 @@ const LONGEST_UNIT = 40;
 // The least number of bins of which two can be spared for values beyond the range.
 const FEWEST_BEYOND = 4;
 const OTHER = "other";
+const LARGEST_BATCH = 2 ** 31;
 const WANTS = ["frequency", "mean", "distribution", "both"];
 
 // Half a character, as it is or escaped; a canonical text escapes no whole one.
@@ -81,6 +88,12 @@ const OPTIONAL = {
   beyond: (value) => value === true,
   // Whoever draws their own ids says nothing.
   ids: (value) => value === "issued",
+  // What no relay carries says nothing of one.
+  relay: (value) => value === "allowed" || value === "required",
+  batch: (value) => isWhole(value, 2, LARGEST_BATCH),
+  central_epsilon: (value) => isNumber(value) && 0 < value,
+  delta: (value) => isNumber(value) && 0 < value && value < 1,
+  honest: (value) => isNumber(value) && 0 < value && value <= 1,
 };
 const RULES = { ...REQUIRED, ...OPTIONAL };
 
@@ -122,6 +135,7 @@ export function readCampaign(text) {
   demand(fields.names === undefined || fields.names.length === fields.keys.length);
   const { name, epsilon, keys, value_range: valueRange, other, dither = 1, beyond, owner, purpose, expires } = fields;
   demand(!beyond || dither >= FEWEST_BEYOND);
+  demand(isRelayed(fields));
   const names = other ? [...keys, OTHER] : keys;
   return {
     name,
@@ -133,9 +147,22 @@ export function readCampaign(text) {
     beyond: beyond ? dither : 0,
     owner,
     purpose,
-    issuesIds: said.ids === "issued",
+    issuesIds: fields.ids === "issued",
+    relay: fields.relay ?? "none",
     end: endOf(expires) ?? Infinity,
   };
+}
+
+/**
+ * Whether what is said of a relay can be kept: batches where there is one, no ids that tell the collector who sent
+ * what, and a central promise as a whole or not at all, only where nothing comes directly.
+ *
+ * @param {CampaignText} fields
+ */
+function isRelayed({ relay, batch, ids, epsilon, central_epsilon: central, delta, honest }) {
+  const parts = [central, delta, honest].filter((part) => part !== undefined).length;
+  if ((relay === undefined) !== (batch === undefined) || (relay !== undefined && ids === "issued")) return false;
+  return parts === 0 || (parts === 3 && relay === "required" && Number(central) <= epsilon);
 }
 
 /**
@@ -167,6 +194,9 @@ function canonicalCampaign(said) {
   /** @type {Record<string, (value: any) => string>} */
   const floats = {
     epsilon: floatText,
+    central_epsilon: floatText,
+    delta: floatText,
+    honest: floatText,
     rho: floatText,
     value_range: (/** @type {number[]} */ ends) => `[${ends.map(floatText).join()}]`,
   };

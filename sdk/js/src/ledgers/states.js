@@ -4,9 +4,10 @@
  *     secret    32 bytes, the device's own: its place among the groups of a campaign follows from it
  *     latest    the latest time ever seen, in milliseconds; it never goes back
  *     consent   unasked, given or withdrawn
- *     answers   one a round of a campaign: pin of its description, price in units, bytes (null once wiped)
+ *     answers   one a round of a campaign: pin of its description, price in units, bytes (null once wiped), and as
+ *               they were sealed for a relay, if they were
  *     queue     reports that wait for the collector
- *     routes    how sending goes, one a campaign
+ *     routes    how sending goes, one a campaign: which way, once something was to be sent, and when again
  *
  * What a ledger says is believed or refused, never repaired.
  */
@@ -17,7 +18,8 @@ import { unitsOf } from "../numerics/exact.js";
 
 /** @import { LedgerAnswer, LedgerState } from "../../index.d.ts" */
 
-const VERSION = 2;
+const VERSION = 3;
+const WAYS = [null, "direct", "relay"];
 // Under this number stands what version 1 spent on a campaign; no description has it.
 const BEFORE = 0;
 
@@ -33,14 +35,14 @@ export const freshState = (secret = toHex(randomBytes(32))) => ({
 });
 
 /**
- * The state in a document, of this version or the one before; a refusal where it cannot be believed.
+ * The state in a document, of this version or one before; a refusal where it cannot be believed.
  *
  * @param {any} document
  * @returns {LedgerState}
  */
 export function readState(document) {
   try {
-    const state = document.version === 1 ? migrated(document) : document;
+    const state = UPGRADES[document.version]?.(document) ?? document;
     if (isState(state)) return state;
   } catch {
     // Parts of it make no sense.
@@ -82,20 +84,47 @@ const roundOf = ({ campaign, round }) => `${campaign} ${round}`;
 const isQueued = ({ campaign, report }) => isHash(campaign) && isBytes(report);
 
 /** @param {Record<string, unknown>} answer */
-function isAnswer({ campaign, round, pin, units, bytes }) {
+function isAnswer({ campaign, round, pin, units, bytes, sealed }) {
   const isPaid = typeof units === "string" && UNITS.test(units);
   return (
     isHash(campaign) &&
     isWhole(round, 0, 65535) &&
     (pin === null || isHash(pin)) &&
     isPaid &&
-    (bytes === null || isBytes(bytes))
+    (bytes === null || isBytes(bytes)) &&
+    (sealed === null || (bytes !== null && isBytes(sealed)))
   );
 }
 
 /** @param {any} route */
-function isRoute({ failures, notBefore, sent, refused, dropped }) {
-  return isTime(notBefore) && [failures, sent, refused, dropped].every(isCount);
+function isRoute({ way, failures, notBefore, sent, refused, dropped }) {
+  return WAYS.includes(way) && isTime(notBefore) && [failures, sent, refused, dropped].every(isCount);
+}
+
+/**
+ * What older versions wrote, as this one reads it.
+ *
+ * @type {Readonly<Record<number, (document: any) => LedgerState>>}
+ */
+const UPGRADES = { 1: migrated, 2: withoutRelays };
+
+/**
+ * Version 2 knew of no relays: what was sent went directly, and its campaign keeps to that way.
+ *
+ * @param {any} document
+ * @returns {LedgerState}
+ */
+function withoutRelays({ answers, routes, ...rest }) {
+  const ways = Object.entries(routes).map(([campaign, route]) => {
+    const { failures, sent, refused } = route;
+    return [campaign, { way: failures + sent + refused > 0 ? "direct" : null, ...route }];
+  });
+  return {
+    ...rest,
+    version: VERSION,
+    answers: answers.map((/** @type {LedgerAnswer} */ answer) => ({ ...answer, sealed: null })),
+    routes: Object.fromEntries(ways),
+  };
 }
 
 /**
@@ -110,13 +139,13 @@ function migrated({ enabled, secret, spent, memo, queue }) {
   /** @type {LedgerAnswer[]} */
   const answers = campaigns.map((campaign) => {
     if (!isTime(spent[campaign])) refuse("ledger-corrupt");
-    return { campaign, round: BEFORE, pin: null, units: String(unitsOf(spent[campaign])), bytes: null };
+    return { campaign, round: BEFORE, pin: null, units: String(unitsOf(spent[campaign])), bytes: null, sealed: null };
   });
   for (const { tag, round, report } of /** @type {any[]} */ (Object.values(memo))) {
     const campaign = campaigns.find((id) => id.startsWith(tag));
     const known = answers.find((answer) => answer.campaign === campaign && answer.round === round);
     if (known) known.bytes = report;
-    else if (campaign) answers.push({ campaign, round, pin: null, units: "0", bytes: report });
+    else if (campaign) answers.push({ campaign, round, pin: null, units: "0", bytes: report, sealed: null });
   }
   const consent = enabled ? "given" : campaigns.length ? "withdrawn" : "unasked";
   return { ...freshState(secret), consent, answers, queue };
@@ -162,12 +191,13 @@ export const answersIn = ({ answers }, campaign) =>
  * @param {string} campaign
  */
 export function routeOf({ routes }, campaign) {
-  routes[campaign] ??= { failures: 0, notBefore: 0, sent: 0, refused: 0, dropped: 0 };
+  routes[campaign] ??= { way: null, failures: 0, notBefore: 0, sent: 0, refused: 0, dropped: 0 };
   return routes[campaign];
 }
 
 /**
- * Queue a report, unless it waits already; the oldest make room and are counted as dropped.
+ * Queue a report, unless it waits already; the oldest make room and are counted as dropped. What is sealed takes room
+ * as well.
  *
  * @param {LedgerState} state
  * @param {string} campaign
@@ -177,10 +207,12 @@ export function routeOf({ routes }, campaign) {
 export function enqueue(state, campaign, report, { mostQueued, mostQueuedBytes }) {
   if (state.queue.some((item) => item.report === report)) return;
   state.queue.push({ campaign, report });
-  let bytes = state.queue.reduce((sum, item) => sum + item.report.length / 2, 0);
+  const sealed = new Map(state.answers.map((answer) => [answer.bytes, answer.sealed ?? ""]));
+  const sizeOf = (/** @type {string} */ one) => (one.length + (sealed.get(one) ?? "").length) / 2;
+  let bytes = state.queue.reduce((sum, item) => sum + sizeOf(item.report), 0);
   while (state.queue.length > mostQueued || bytes > mostQueuedBytes) {
     const [gone] = state.queue.splice(0, 1);
-    bytes -= gone.report.length / 2;
+    bytes -= sizeOf(gone.report);
     routeOf(state, gone.campaign).dropped++;
   }
 }

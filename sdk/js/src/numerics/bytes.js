@@ -20,6 +20,9 @@ function cryptoHere() {
   return webCrypto;
 }
 
+/** Keys, hashes and ciphers; pages have them on https and on this machine alone. */
+export const subtleHere = () => cryptoHere().subtle;
+
 /**
  * Bytes from the operating system's generator.
  *
@@ -39,19 +42,19 @@ export function randomBytes(size) {
  * @param {Uint8Array[]} parts
  */
 export async function sha256(...parts) {
-  return new Uint8Array(await cryptoHere().subtle.digest("SHA-256", concat(parts)));
+  return new Uint8Array(await subtleHere().digest("SHA-256", concat(parts)));
 }
 
 /**
- * HMAC-SHA256 of a text.
+ * HMAC-SHA256 of some bytes.
  *
  * @param {Uint8Array<ArrayBuffer>} secret
- * @param {string} text
+ * @param {Uint8Array<ArrayBuffer>} bytes
  */
-export async function hmac(secret, text) {
-  const { subtle } = cryptoHere();
+export async function hmac(secret, bytes) {
+  const subtle = subtleHere();
   const key = await subtle.importKey("raw", secret, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
-  return new Uint8Array(await subtle.sign("HMAC", key, toUtf8(text)));
+  return new Uint8Array(await subtle.sign("HMAC", key, bytes));
 }
 
 /** @param {string} text */
