@@ -212,7 +212,7 @@ def _answer(collector: Process, relay: Process, campaign: Campaign, pairs: Path,
             key,
             "--spool",
             spool,
-        ],  # fmt: skip
+        ],
         check=True,
         stdout=subprocess.DEVNULL,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},

@@ -21,6 +21,7 @@ COMMANDS = (
     "perturb",
     "serve",
     "relay",
+    "sealing-key",
     "campaign",
     "token",
     "backup",
@@ -32,8 +33,8 @@ COMMANDS = (
     "reproduce",
 )
 
-# Where a command's name is a word of Python's.
-_PLACES = {"try": "trial"}
+# Where a command's name is no name in Python.
+_PLACES = {"try": "trial", "sealing-key": "sealing_key"}
 
 
 class _LazyGroup(click.Group):
