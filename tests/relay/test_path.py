@@ -35,6 +35,15 @@ def test_reports_wait_until_twice_a_batch_is_there_and_the_end_takes_all(caller,
     assert (round["waiting"], round["discarded"], sorted(round["batches"])) == (0, 0, [10, 13, 14])
 
 
+def test_the_last_batch_says_how_many_were_merged_into_it(campaign, relay):
+    relay.send(campaign, relay.seal(campaign, answers(campaign, None, 17)))
+    relay.end(campaign)
+    acts = relay("GET", "/v1/acts", token=relay.admin).json["acts"]
+    assert [act["detail"] for act in acts if act["act"] == "last-batch"] == [
+        "17 of round 1, 7 of them merged into it"
+    ]
+
+
 def test_repeats_are_dropped_and_hear_what_the_first_heard(caller, campaign, relay):
     sealed = relay.seal(campaign, answers(campaign, None, 15))
     first = relay.send(campaign, sealed)

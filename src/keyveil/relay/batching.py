@@ -59,12 +59,13 @@ class Batching:
             if (crowd.round, crowd.key) in busy:
                 # Some of those who were counted are in the batch by now.
                 continue
-            size = size_of_next(rounds[crowd.round], crowd)
+            round = rounds[crowd.round]
+            size = size_of_next(round, crowd)
             if size:
-                self._draw(self._begin(rounds[crowd.round], crowd, size))
+                self._draw(self._begin(round, crowd, size))
                 n_made += 1
-            elif rounds[crowd.round].ended_at is not None:
-                self._discard(rounds[crowd.round], crowd)
+            elif round.ended_at is not None:
+                self._discard(round, crowd)
         return n_made
 
     def end(self, round: CarriedRound, *, actor: str, why: str) -> bool:
@@ -88,14 +89,13 @@ class Batching:
     def _begin(self, round: CarriedRound, crowd: Crowd, size: int) -> OutgoingBatch:
         settings = self._settings
         by_size = settings.part_bytes // (round.length + _FRAME_BYTES)
+        id, per_part = secrets.token_hex(_ID_BYTES), max(1, min(settings.part_reports, by_size))
         with self._store.write() as tx:
-            return tx.begin_batch(
-                secrets.token_hex(_ID_BYTES),
-                round.no,
-                crowd.key,
-                size,
-                max(1, min(settings.part_reports, by_size)),
-            )
+            if round.ended_at is not None:
+                # Those who are no batch of their own go with the others, and it is said how many they are.
+                detail = f"{size} of round {round.number}, {size % round.batch} of them merged into it"
+                tx.log(at=self._earliest(), token=NOBODY, act="last-batch", detail=detail)
+            return tx.begin_batch(id, round.no, crowd.key, size, per_part)
 
     def _draw(self, batch: OutgoingBatch) -> None:
         """The parts of a batch that are still to be drawn."""
