@@ -1,6 +1,6 @@
 """Plant faults, one at a time, in a copy of the package; the tests must catch each.
 
-    python scripts/mutants.py            prints "47 of 47 caught" and exits with 0
+    python scripts/mutants.py            prints "56 of 56 caught" and exits with 0
 
 A fault is a replacement in one file. The tests run against the copy and stop at the first failure. That every
 fault still finds its line is a test of the gate (tests/scripts).
@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("numerics", "mechanisms", "simulate", "domain", "report", "tally", "estimate", "audit", "client")
 
 DEVICE = ("client/test_vectors.py", "client/test_ledger.py", "client/test_transcripts.py")
+RELAY = ("relay/test_path.py", "relay/test_hostile.py")
 COLLECTOR = ("collector/test_uploads.py", "collector/test_machine.py", "collector/test_roles.py")
 
 
@@ -163,7 +164,7 @@ FAULTS = (
     Fault(
         "a no that makes rounds new",
         "client/ledger.py",
-        '"update answer set report = null"',
+        '"update answer set report = null, sealed = null"',
         '"delete from answer"',
         DEVICE,
     ),
@@ -355,6 +356,69 @@ FAULTS = (
         "mean = np.full_like(mean, np.nan)",
         "mean = np.zeros_like(mean)",
         ("protocols/test_wants.py",),
+    ),
+    Fault(
+        "a relay that keeps the order",
+        "relay/batching.py",
+        "order: list[int] = keys.argsort().tolist()",
+        "order: list[int] = list(range(n))",
+        RELAY,
+    ),
+    Fault(
+        "a last batch that is too small",
+        "relay/batching.py",
+        "crowd.n_waiting if crowd.n_waiting >= round.batch else 0",
+        "crowd.n_waiting",
+        RELAY,
+    ),
+    Fault(
+        "a batch that leaves too few behind",
+        "relay/batching.py",
+        "if crowd.n_waiting >= 2 * round.batch else 0",
+        "if crowd.n_waiting > round.batch else 0",
+        RELAY,
+    ),
+    Fault(
+        "crowds of two keys taken for one",
+        "relay/store.py",
+        '"select no from sealed where round = ? and key = ?", (round, key)',
+        '"select no from sealed where round = ? and ? = key or 1", (round, key)',
+        RELAY,
+    ),
+    Fault(
+        "a repeat that is carried twice",
+        "relay/store.py",
+        'if run("insert or ignore into digests values (?, ?)", (round, digest)).rowcount',
+        'if run("insert or ignore into digests values (?, ?)", (round, digest))',
+        RELAY,
+    ),
+    Fault(
+        "a part that is forgotten before it is taken",
+        "relay/forwarding.py",
+        "if answer.status == 200:",
+        "if True:",
+        RELAY,
+    ),
+    Fault(
+        "reports to any key",
+        "relay/taking.py",
+        "None if self._campaigns.takes_key(key) else",
+        "None if True else",
+        RELAY,
+    ),
+    Fault(
+        "a batch as large as its relay says",
+        "collector/campaigns/readout.py",
+        "(batch.received, batch.counted)",
+        "(batch.size, batch.counted)",
+        ("collector/test_batches.py",),
+    ),
+    Fault(
+        "reports that come directly beside a relay",
+        "collector/http/intake.py",
+        "if known.campaign.relay == REQUIRED:",
+        "if False:",
+        ("collector/test_batches.py",),
     ),
 )
 

@@ -5,7 +5,8 @@ from collecting import Caller, answers, make_question, make_reports
 from relaying import relayed
 from relays import RelayCaller
 
-from keyveil.sealing import OpeningKey, SealingKey
+from keyveil.report import read_frames
+from keyveil.sealing import OpeningKey, SealedHeader, SealingKey
 
 
 def sizes(caller, campaign):
@@ -126,6 +127,8 @@ def test_keys_hide_apart(caller, campaign, relay):
     assert relay.turn()
     assert sizes(caller, campaign) == [12]
     assert relay.rounds()[0]["discarded"] == 8
+    [(_, body)] = [asked for asked in relay.asked if "/batches?" in asked[0]]
+    assert {SealedHeader.read(sealed).key for sealed in read_frames(body)} == {SealedHeader.read(old[0]).key}
 
 
 def test_an_outage_loses_nothing(caller, campaign, tmp_path):

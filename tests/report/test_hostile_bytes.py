@@ -177,4 +177,6 @@ def test_refusal_codes_never_change():
         "frame-too-large",
         "too-many-reports",
         "not-json",
+        "not-sealed",
+        "unknown-key",
     }
