@@ -234,12 +234,12 @@ def test_the_release_says_what_the_smallest_batch_leaves(caller):
     assert label["central"]["seen"] == central
     assert label["central"]["promised"]["epsilon"] == central["epsilon"]
     assert central["words"] in label["words"]
-    # Half of the next batch came before: so few are new that nobody hides among them.
+    # The next batch is smaller than what was promised.
     repeated = relay.seal(answers(campaign, None, 30))
     assert relay.bring(repeated).status == 200
     central = released(caller, campaign)
     assert central["epsilon"] is None
-    assert "a batch of round 1 had 30 reports that count, fewer than 40" in central["words"]
+    assert "a batch of round 1 had 30 reports, fewer than 40" in central["words"]
 
 
 def test_a_batch_that_was_all_known_before_exposes_nobody(caller):
@@ -249,6 +249,17 @@ def test_a_batch_that_was_all_known_before_exposes_nobody(caller):
     for _ in range(2):
         assert relay.bring(relay.seal(reports)).status == 200
     assert released(caller, campaign)["smallest_batch"] == {"1": 40}
+
+
+def test_a_spoiled_report_in_a_batch_of_just_the_size_takes_nothing_away(caller):
+    campaign = relayed(make_question, **PROMISE)
+    caller.create(campaign)
+    relay = TestRelay(caller, campaign)
+    sealed = relay.seal(answers(campaign, None, 40))
+    assert relay.bring([*sealed[:-1], bytes(len(sealed[-1]))]).status == 200
+    central = released(caller, campaign)
+    assert central["epsilon"] == shuffled(campaign.build(), 20, 1e-4).best
+    assert (central["smallest_batch"], central["hidden_among"]) == ({"1": 40}, {"1": 20})
 
 
 def test_a_report_that_came_directly_leaves_nothing_central(caller):

@@ -1,9 +1,10 @@
 """What a collector learns of one person where a relay takes addresses, times and order away.
 
-It is computed from the smallest batch that really came to each round, and from nothing else: a report hides
-among the honest ones of its own batch. Where a report came directly, or a batch was smaller than the campaign
-says, nothing central is said, and why. A person who may answer several rounds loses the sum, at a part of
-delta each. The local epsilon holds whatever relay and collector do.
+It is computed from the worst batch that really came to each round, and from nothing else: a report hides
+among the honest ones of its own batch. Those are a share of all that a batch received, and never more than
+counted: what did not count is a liar's as long as there are liars. Where a report came directly, or a batch
+was smaller than the campaign says, nothing central is said, and why. A person who may answer several rounds
+loses the sum, at a part of delta each. The local epsilon holds whatever relay and collector do.
 """
 
 from __future__ import annotations
@@ -21,11 +22,28 @@ _FEWEST = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenRound:
-    """What came to a round: its smallest batch, if any came, and how many reports that were in none."""
+    """What came to a round: its batches, and how many reports that were in none.
+
+    Of a batch: how many sealed reports were received, and how many of them counted.
+    """
 
     round: Round
-    smallest: int | None
+    batches: tuple[tuple[int, int], ...] = ()
     direct: int = 0
+
+    @property
+    def telling(self) -> tuple[tuple[int, int], ...]:
+        """The batches of which anything counted; the others say nothing of anybody."""
+        return tuple(batch for batch in self.batches if batch[1])
+
+    @property
+    def smallest(self) -> int:
+        """How many reports the smallest of them received."""
+        return min(received for received, _ in self.telling)
+
+    def hidden(self, honest: float) -> int:
+        """Among how many honest reports one hides, the one included, in the batch where they are fewest."""
+        return min(min(hiding(received, honest), counted) for received, counted in self.telling)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +54,9 @@ class CentralLoss:
     delta: float
     honest: float
     smallest: dict[int, int]
-    """By round, the smallest batch."""
+    """By round, how many reports the smallest batch received."""
+    hidden: dict[int, int]
+    """By round, among how many honest reports one hides where they are fewest."""
     why: str = ""
 
     @property
@@ -56,17 +76,23 @@ def central_loss(campaign: Campaign, seen: Iterable[SeenRound]) -> CentralLoss:
     """Of the rounds that were answered; one that nobody answered costs nobody anything."""
     delta = DELTA if campaign.delta is None else campaign.delta
     honest = HONEST if campaign.honest is None else campaign.honest
-    answered = [each for each in seen if each.direct or each.smallest is not None]
-    smallest = {each.round.number: each.smallest for each in answered if each.smallest is not None}
+    answered = [each for each in seen if each.direct or each.telling]
+    batched = [each for each in answered if each.telling]
     why = _why_none(campaign, answered, honest)
-    epsilon = None if why else _largest_sum(answered, delta, honest)
-    return CentralLoss(epsilon=epsilon, delta=delta, honest=honest, smallest=smallest, why=why)
+    return CentralLoss(
+        epsilon=None if why else _largest_sum(answered, delta, honest),
+        delta=delta,
+        honest=honest,
+        smallest={each.round.number: each.smallest for each in batched},
+        hidden={each.round.number: each.hidden(honest) for each in batched},
+        why=why,
+    )
 
 
 def promised_loss(campaign: Campaign, stages: Iterable[Round]) -> CentralLoss:
     """What a campaign's rounds cost if every batch is just as large as it must be."""
     return central_loss(
-        campaign, [SeenRound(round=stage, smallest=campaign.batch_of(stage)) for stage in stages]
+        campaign, [SeenRound(round=stage, batches=((campaign.batch_of(stage),) * 2,)) for stage in stages]
     )
 
 
@@ -77,14 +103,15 @@ def _why_none(campaign: Campaign, answered: Sequence[SeenRound], honest: float) 
         number = each.round.number
         if each.direct:
             return f"{each.direct:,} reports to round {number} came in no batch"
-        assert each.smallest is not None
         if each.smallest < campaign.batch_of(each.round):
             return (
-                f"a batch of round {number} had {each.smallest:,} reports that count, fewer than "
+                f"a batch of round {number} had {each.smallest:,} reports, fewer than "
                 f"{campaign.batch_of(each.round):,}"
             )
-        if hiding(each.smallest, honest) < _FEWEST:
-            return f"batches of {each.smallest:,} reports hide nobody"
+        if (hidden := each.hidden(honest)) < _FEWEST:
+            return (
+                f"in a batch of round {number} a report hides among {hidden:,} honest ones, itself included"
+            )
     return ""
 
 
@@ -99,5 +126,4 @@ def _largest_sum(answered: Sequence[SeenRound], delta: float, honest: float) -> 
 
 
 def _of_round(seen: SeenRound, delta: float, honest: float) -> float:
-    assert seen.smallest is not None
-    return shuffled(seen.round.mechanism, hiding(seen.smallest, honest), delta).best
+    return shuffled(seen.round.mechanism, seen.hidden(honest), delta).best

@@ -121,6 +121,7 @@ def central_fields(loss: CentralLoss) -> dict[str, Any]:
         "delta": loss.delta,
         "honest": loss.honest,
         "smallest_batch": {str(number): size for number, size in loss.smallest.items()},
+        "hidden_among": {str(number): size for number, size in loss.hidden.items()},
         "words": loss.words,
     }
 

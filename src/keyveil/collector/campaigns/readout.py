@@ -94,10 +94,10 @@ class ReadOut:
 
 
 def _seen(asked: Round, tally: TallyRow | None, batches: list[BatchRow]) -> SeenRound:
-    """A round's smallest batch of which anything was counted, and the reports that no batch brought."""
-    counted = [batch.counted for batch in batches if batch.round == asked.number and batch.counted]
+    """A round's batches, and the reports that no batch brought."""
+    came = tuple((batch.size, batch.counted) for batch in batches if batch.round == asked.number)
     n_reports = 0 if tally is None else tally.n_reports
-    return SeenRound(round=asked, smallest=min(counted, default=None), direct=n_reports - sum(counted))
+    return SeenRound(round=asked, batches=came, direct=n_reports - sum(counted for _, counted in came))
 
 
 def _make_release(found: FoundOutcome, post: str) -> Release:
