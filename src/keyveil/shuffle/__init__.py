@@ -15,14 +15,17 @@ hash's cohort must travel inside the shuffled report (it does), and a user who r
 protected by these numbers once but twice.
 """
 
-from keyveil.shuffle.best import Shuffled, hiding, largest_local, shuffled
+from keyveil.shuffle.best import Shuffled, hiding, keeps, largest_local, shuffled
 from keyveil.shuffle.blanket import Blanket, blanket_delta, blanket_of, by_blanket
 from keyveil.shuffle.clones import by_clones, clones_delta, closed_form
+from keyveil.shuffle.promise import Allowance, Promise
 from keyveil.shuffle.smallest import DELTA
 
 __all__ = [
     "DELTA",
+    "Allowance",
     "Blanket",
+    "Promise",
     "Shuffled",
     "blanket_delta",
     "blanket_of",
@@ -31,6 +34,7 @@ __all__ = [
     "clones_delta",
     "closed_form",
     "hiding",
+    "keeps",
     "largest_local",
     "shuffled",
 ]

@@ -15,7 +15,7 @@ from keyveil.shuffle.clones import by_clones, clones_delta, closed_form
 from keyveil.shuffle.smallest import DELTA, PRECISION
 
 # Local epsilons are looked for in steps of this part of one.
-_STEPS = 64
+STEPS = 64
 
 
 class Shuffled(NamedTuple):
@@ -53,7 +53,7 @@ def shuffled(mechanism: Mechanism, users: int, delta: float = DELTA) -> Shuffled
     )
 
 
-def _keeps(mechanism: Mechanism, users: int, central: float, delta: float) -> bool:
+def keeps(mechanism: Mechanism, users: int, central: float, delta: float) -> bool:
     """Whether the best bound is at most `central`; asked at one epsilon, a little below, so surely then."""
     local, blanket = epsilon_above(mechanism.loss), blanket_of(mechanism)
     if local <= central:
@@ -84,13 +84,13 @@ def largest_local(
         raise BudgetError(f"the central epsilon must be positive, got {central:g}")
 
     def holds(steps: int) -> bool:
-        return _keeps(build(steps / _STEPS), users, central, delta)
+        return keeps(build(steps / STEPS), users, central, delta)
 
-    fits, fails = 0, math.floor(Fraction(at_most) * _STEPS) + 1
+    fits, fails = 0, math.floor(Fraction(at_most) * STEPS) + 1
     while fails - fits > 1:
         middle = (fits + fails) // 2
         fits, fails = (middle, fails) if holds(middle) else (fits, middle)
-    return fits / _STEPS if fits else None
+    return fits / STEPS if fits else None
 
 
 def hiding(batch: int, honest: float) -> int:
