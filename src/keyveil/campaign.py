@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import InitVar, dataclass, fields
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from types import NoneType
@@ -291,7 +292,7 @@ class Campaign:
         """
         assert self.batch is not None, "a campaign that no relay carries has no batches"
         low, high = round.group
-        return max(2, math.floor(self.batch * (high - low)))
+        return share_of_batch(self.batch, high - low)
 
     def _settle_relay(self) -> None:
         """Refuse a promise that no relay could keep, and write down what is not said of one."""
@@ -427,7 +428,7 @@ class Campaign:
         `version` is what an open round says of the protocol that opened it ("auto/1"); the newest if None.
         """
         with _collecting():
-            from keyveil.protocols import Dithered, IssuedIds, build_protocol
+            from keyveil.protocols import Dithered, IssuedIds, Promise, build_protocol
         wanted = self._dials
         if self.rounds is not None:
             wanted["rounds"] = self.rounds
@@ -436,6 +437,11 @@ class Campaign:
         if self.want is not None:
             wanted["want"] = self.want
             wanted["dithered"] = self._bins != UNDITHERED
+        if self.central_epsilon is not None and find_method(self.mechanism)[0].heeds_want:
+            assert self.delta is not None
+            assert self.batch is not None
+            assert self.honest is not None
+            wanted["promise"] = Promise(self.central_epsilon, self.delta, self.batch, self.honest)
         made = build_protocol(
             self.mechanism,
             self.epsilon,
@@ -461,6 +467,15 @@ class Campaign:
         with _collecting():
             from keyveil.release import release
         return release(self, self.protocol(), tally, post=post, quantiles=quantiles)
+
+
+def share_of_batch(batch: int, share: Fraction) -> int:
+    """How large batches are of those who are this share of all users.
+
+    >>> share_of_batch(100_000, Fraction(3, 100))
+    3000
+    """
+    return max(2, math.floor(batch * share))
 
 
 @contextmanager

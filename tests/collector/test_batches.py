@@ -293,3 +293,14 @@ def test_without_a_relay_nothing_central_is_said(caller):
     answer = caller("GET", f"/v1/campaigns/{campaign.id}/release", token=caller.admin)
     assert "central" not in answer.json["metadata"]
     assert caller("GET", f"/v1/campaigns/{campaign.id}/privacy").json["central"] is None
+
+
+def test_a_promise_that_batches_do_not_keep_is_refused_with_what_would_do(caller):
+    said = PROMISE | {"epsilon": 6.0}
+    body = {"campaign": json.loads(relayed(make_question, **said).canonical_json), "terms": {}}
+    answer = caller("POST", "/v1/campaigns", token=caller.admin, json_body=body)
+    assert answer.json["code"] == "bad-campaign"
+    detail = answer.json["detail"]
+    assert "do not hide an answer of epsilon 6 down to 0.9 at delta 0.0001; epsilon " in detail
+    most = float(detail.partition("; epsilon ")[2].partition(",")[0])
+    caller.create(relayed(make_question, **said | {"epsilon": most}))

@@ -263,7 +263,7 @@ def test_the_split_and_the_length_are_those_that_the_plan_recommends(epsilon, pa
     settings = Auto(
         epsilon=parse_epsilon(epsilon), n_keys=30, users=9000, pairs_per_user=pairs, want="distribution"
     )
-    chosen = distribution.choose(settings, law)
+    chosen = distribution.choose(settings, law, EVERYBODY)
     planned = candidates(epsilon, Crowd(users=9000, n_keys=30, law=law), want="distribution", at=None)
     first = next(each for each in planned if each.name.startswith("ue-sw"))
     assert (chosen.name, chosen.length) == (first.name, first.length)

@@ -9,8 +9,9 @@ import pytest
 from keyveil.errors import BudgetError
 from keyveil.mechanisms import build
 from keyveil.shuffle import (
-    advantages,
+    Blanket,
     blanket_delta,
+    blanket_of,
     by_blanket,
     by_clones,
     clones_delta,
@@ -43,7 +44,8 @@ def test_the_clones_give_the_published_numerical_value():
 @pytest.mark.parametrize(("local", "printed"), list(zip(LOCAL, BLANKET, strict=True)))
 def test_the_blanket_of_bucket_gives_the_derived_values(local, printed):
     digits = len(printed) - 2
-    assert abs(by_blanket(build("bucket", local, n_keys=100), N, DELTA) - float(printed)) < 0.6 * 10**-digits
+    blanket = blanket_of(build("bucket", local, n_keys=100))
+    assert abs(by_blanket(blanket, N, DELTA) - float(printed)) < 0.6 * 10**-digits
 
 
 def test_clones_are_summed_as_by_enumeration():
@@ -62,25 +64,26 @@ def test_clones_are_summed_as_by_enumeration():
 
 def test_the_blanket_is_summed_as_by_enumeration_from_above():
     m, n, epsilon = build("bucket", 1, n_keys=3), 6, 0.4
-    values, chances = advantages(m, epsilon)
-    own = m.own(1) / m.words
+    own, blanket = m.own(1) / m.words, blanket_of(m)
+    values, chances = blanket.advantages(epsilon)
     gamma = m.buckets * (1 - own) / (m.buckets - 1)
-    assert chances.sum() == pytest.approx(1)
-    assert chances @ values == pytest.approx(1 - math.exp(epsilon))
+    assert blanket == pytest.approx((gamma, math.e, 1 / m.buckets))
+    assert chances == pytest.approx([1 / 16, 3 / 16, 3 / 16, 9 / 16])
     exact = 0.0
     for many in range(n + 1):
         weight = math.comb(n, many) * gamma**many * (1 - gamma) ** (n - many)
         for which in itertools.product(range(4), repeat=many):
             chosen = list(which)
             exact += weight * math.prod(chances[chosen]) * max(0.0, values[chosen].sum())
-    bound = blanket_delta(m, n, epsilon)
+    bound = blanket_delta(blanket, n, epsilon)
     assert exact / (gamma * n) <= bound < 1.01 * exact / (gamma * n)
 
 
 @pytest.mark.statistical
 def test_the_blanket_holds_against_draws_and_a_thinner_one_does_not():
     m, n, epsilon, runs = build("bucket", 2, n_keys=3), 2000, 0.03, 200_000
-    values, chances = advantages(m, epsilon)
+    blanket = blanket_of(m)
+    values, chances = blanket.advantages(epsilon)
     gamma = m.buckets * (1 - m.own(1) / m.words) / (m.buckets - 1)
 
     def drawn(mass):
@@ -89,7 +92,7 @@ def test_the_blanket_holds_against_draws_and_a_thinner_one_does_not():
         gains = np.maximum(total, 0) / (mass * n)
         return gains.mean(), gains.std() / math.sqrt(runs)
 
-    bound = blanket_delta(m, n, epsilon)
+    bound = blanket_delta(blanket, n, epsilon)
     mean, error = drawn(gamma)
     assert abs(bound - mean) < 5 * error, (bound, mean, error)
     wrong, error = drawn(0.95 * gamma)
@@ -103,12 +106,39 @@ def test_more_users_hide_better_and_a_smaller_delta_worse():
 
 
 def test_bounds_are_ordered_and_never_above_the_local_one():
-    for name in ("bucket", "pckv-ue", "privkv"):
-        found = shuffled(build(name, 1, n_keys=20), 10_000)
+    for name in ("bucket", "pckv-ue", "kvue", "ue-sw", "krr-harmony"):
+        found = shuffled(build(name, 1, n_keys=20, pairs_per_user=3), 10_000)
         assert found.best <= found.by_clones <= found.closed_form <= found.local
-        assert (found.by_blanket is not None) == (name == "bucket")
-    assert shuffled(build("bucket", 1, n_keys=20, pairs_per_user=3), 10_000).by_blanket is None
+        # What a paper proposed has no blanket here.
+        assert (found.by_blanket is None) == (name == "krr-harmony")
     assert shuffled(build("kvue", 8, n_keys=20), 10).closed_form is None
+
+
+@pytest.mark.parametrize(
+    ("name", "l", "clones", "blanket"),
+    [("bucket", 4, 6.046875, 7.65625), ("bucket", 8, 6.046875, 7.65625), ("pckv-ue", 4, 6.046875, 7.65625)],
+)
+def test_the_largest_local_epsilon_of_half_a_hundred_thousand(name, l, clones, blanket):
+    # Half of rent_the_runway's 105,508 users, central epsilon 1 at delta 1e-8; the clones allowed 6.05.
+    assert clones_delta(clones, 52_754, 1.0) <= 1e-8 < clones_delta(clones + 1 / 64, 52_754, 1.0)
+
+    def made(epsilon):
+        return build(name, epsilon, n_keys=50, pairs_per_user=l)
+
+    assert largest_local(made, 52_754, 1.0, 1e-8) == blanket
+
+
+@pytest.mark.parametrize("local", [0.01, 1, 4, 6, 9, 12])
+@pytest.mark.parametrize("users", [2, 60, 3000, 10**6])
+def test_large_and_small_epsilons_give_chances_that_fall(local, users):
+    # Few answers (a thin blanket) and many: no overflow, no chance above 1, less at every larger epsilon.
+    for answers in (2, 3, 1000):
+        odds = math.exp(local)
+        blanket = Blanket(mass=answers / (odds + answers - 1), odds=odds)
+        found = [blanket_delta(blanket, users, part * local) for part in (0, 0.1, 0.4, 0.8, 1.0)]
+        assert all(one >= two * (1 - 1e-9) for one, two in itertools.pairwise(found)), (answers, found)
+        assert 0 < found[-1] <= found[0] <= 1
+        assert found[-1] < 1e-14
 
 
 @pytest.mark.parametrize(("users", "delta"), [(1, 1e-6), (100, 0.0), (100, 1.0)])

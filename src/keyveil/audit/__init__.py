@@ -1,7 +1,7 @@
 """Exact certificates from the kernel; black-box lower bounds from draws of the sampler."""
 
 from keyveil.audit.blackbox import Trial, epsilon_lower_bound, try_out
-from keyveil.audit.central import CentralLoss, SeenRound, central_loss, promised_loss
+from keyveil.audit.central import CentralLoss, SeenRound, central_loss, largest_promised, promised_loss
 from keyveil.audit.exact import (
     Certificate,
     certify,
@@ -26,6 +26,7 @@ __all__ = [
     "enumeration_size",
     "epsilon_lower_bound",
     "extreme_records",
+    "largest_promised",
     "promised_loss",
     "try_out",
 ]

@@ -9,12 +9,15 @@ loses the sum, at a part of delta each. The local epsilon holds whatever relay a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from keyveil.campaign import HONEST, Campaign
+from keyveil.numerics import epsilon_above
 from keyveil.rounds import Round
 from keyveil.shuffle import DELTA, hiding, shuffled
+from keyveil.shuffle.best import STEPS
 
 # Fewer than two reports hide nothing.
 _FEWEST = 2
@@ -96,6 +99,28 @@ def promised_loss(campaign: Campaign, stages: Iterable[Round]) -> CentralLoss:
     )
 
 
+def largest_promised(campaign: Campaign) -> float | None:
+    """The largest epsilon up to the campaign's, itself or in steps of 1/64, that keeps its central promise.
+
+    None where none does that is not below the central epsilon.
+    """
+    assert campaign.central_epsilon is not None, "nothing central is promised"
+    if _is_kept(campaign):
+        return campaign.epsilon
+    low, high = math.ceil(campaign.central_epsilon * STEPS) - 1, math.ceil(campaign.epsilon * STEPS)
+    least = low
+    while high - low > 1:
+        middle = (low + high) // 2
+        kept = _is_kept(replace(campaign, epsilon=middle / STEPS))
+        low, high = (middle, high) if kept else (low, middle)
+    return low / STEPS if low > least else None
+
+
+def _is_kept(campaign: Campaign) -> bool:
+    loss = promised_loss(campaign, campaign.protocol().stages()).epsilon
+    return loss is not None and campaign.central_epsilon is not None and loss <= campaign.central_epsilon
+
+
 def _why_none(campaign: Campaign, answered: Sequence[SeenRound], honest: float) -> str:
     if not answered:
         return "no batch has come yet"
@@ -108,7 +133,8 @@ def _why_none(campaign: Campaign, answered: Sequence[SeenRound], honest: float) 
                 f"a batch of round {number} had {each.smallest:,} reports, fewer than "
                 f"{campaign.batch_of(each.round):,}"
             )
-        if (hidden := each.hidden(honest)) < _FEWEST:
+        hidden, local = each.hidden(honest), epsilon_above(each.round.mechanism.loss)
+        if hidden < _FEWEST and local > (campaign.central_epsilon or 0):
             return (
                 f"in a batch of round {number} a report hides among {hidden:,} honest ones, itself included"
             )
@@ -126,4 +152,6 @@ def _largest_sum(answered: Sequence[SeenRound], delta: float, honest: float) -> 
 
 
 def _of_round(seen: SeenRound, delta: float, honest: float) -> float:
-    return shuffled(seen.round.mechanism, seen.hidden(honest), delta).best
+    mechanism, hidden = seen.round.mechanism, seen.hidden(honest)
+    # Where one hides among nobody a report tells what it tells by itself.
+    return epsilon_above(mechanism.loss) if hidden < _FEWEST else shuffled(mechanism, hidden, delta).best

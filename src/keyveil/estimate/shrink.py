@@ -239,7 +239,7 @@ def shrink(
         weights = _smooth(likeliest, grid, tuning.bandwidth, dense=mean > tuning.dense)
         prior = Prior(grid=grid, weights=_tilt(weights, grid, mean))
     law = law + _log(prior.on(grid))
-    signs = _Signs(evidence, grid)
+    signs = _Signs(evidence, grid, None if earlier is None else earlier.evidence.only(earlier.keys))
     centre, tau = _fit(signs, law, anchor, tuning)
     of_signs, means = signs.believe(centre, tau)
     held = _shares((law + of_signs)[:, 1:])
@@ -376,12 +376,16 @@ def _tilted(prior: Floats, grid: Floats, slope: float) -> Floats:
 class _Signs:
     """Signed shares given frequencies on the grid."""
 
-    def __init__(self, evidence: Evidence, grid: Floats) -> None:
+    def __init__(self, evidence: Evidence, grid: Floats, before: Evidence | None = None) -> None:
         self.evidence, self.grid = evidence, grid
         self.share = evidence.truncation.share(grid)
+        # What the same keys' signs said before, if they said anything.
+        tells = before is not None and np.isfinite(before.moments.signed_noise)
+        self.before = _Signs(before, grid) if before is not None and tells else None
 
     def only(self, keys: NDArray[np.int64]) -> _Signs:
-        return _Signs(self.evidence.only(keys), self.grid)
+        before = None if self.before is None else self.before.evidence.only(keys)
+        return _Signs(self.evidence.only(keys), self.grid, before)
 
     def _parts(self, centre: float) -> tuple[Floats, Floats]:
         """What the centre leaves unexplained of the signed share, and the variance of its noise."""
@@ -410,9 +414,18 @@ class _Signs:
         total = noise + (self.share * tau) ** 2
         law = _normal(left, total)
         if tau == 0:
+            if self.before is not None:
+                law = law + _normal(*self.before._parts(centre))
             return law, np.full(law.shape, centre), None
         middle = centre + self.share * tau**2 / total * left
         spread = tau * np.sqrt(noise / total)
+        if self.before is not None:
+            left, noise = self.before._parts(centre)
+            left = left - self.before.share * (middle - centre)
+            total = noise + (self.before.share * spread) ** 2
+            law = law + _normal(left, total)
+            middle = middle + self.before.share * spread**2 / total * left
+            spread = spread * np.sqrt(noise / total)
         whole = _within_range(np.full(1, centre), np.full(1, tau))
         return law + np.log(_within_range(middle, spread) / whole), middle, spread
 

@@ -12,7 +12,7 @@ keys' means would stay mostly unknown, precision is moved to frequencies, not al
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -70,6 +70,8 @@ CHOOSING = Choosing()
 
 
 Member = KeyValueMechanism | SubsetSelection
+# From how a mechanism is made at an epsilon to the most telling one that may be asked.
+Allowed = Callable[[Callable[[Fraction], Any]], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +99,10 @@ def best(
     want: str = "both",
     tuning: Choosing = CHOOSING,
 ) -> Choice:
-    """The choice with the smallest predicted error at the frequencies `at` from so many reports."""
+    """The choice with the smallest predicted error at the frequencies `at` from so many reports.
+
+    Instead of an epsilon for all there may be an `Allowed`, which has one for each.
+    """
 
     def least(want: str, rho: float) -> Choice:
         choices = options(epsilon, crowd, at=at, reports=reports, rho=rho, tuning=tuning)
@@ -127,15 +132,20 @@ def options(
     levels: bool = True,
 ) -> Iterator[Choice]:
     """Everything that may be chosen, but for `own_key`: it tells frequencies alone."""
-    d, budget = crowd.n_keys, parse_epsilon(epsilon)
+    d, allowed = crowd.n_keys, _allowed(epsilon)
+
+    def made(name: str, l: int = 1, rho: float = 0.0, hashes: int = 0) -> KeyValueMechanism:
+        built: KeyValueMechanism = allowed(lambda budget: _built(name, budget, d, l, rho, hashes))
+        return built
+
     for l in lengths(crowd.law, tuning):
         cut = Truncation(law=crowd.law, l=l)
         hashes = cohorts(d, l, reports / tuning.sharing)
-        yield promise(_built("bucket", budget, d, l, rho, hashes), cut, at, reports, tuning)
-        yield promise(_built("pckv-grr", budget, d, l), cut, at, reports, tuning)
+        yield promise(made("bucket", l, rho, hashes), cut, at, reports, tuning)
+        yield promise(made("pckv-grr", l), cut, at, reports, tuning)
     everything = Truncation(law=crowd.law, l=d)
-    signs = promise(_built("kvue", budget, d), everything, at, reports, tuning)
-    values = promise(_built("levels", budget, d), everything, at, reports, tuning)
+    signs = promise(made("kvue"), everything, at, reports, tuning)
+    values = promise(made("levels"), everything, at, reports, tuning)
     is_dear = values.frequency_error > (1 + tuning.dear_levels) * signs.frequency_error
     yield values if levels and not is_dear else signs
 
@@ -145,7 +155,16 @@ def own_key(
 ) -> Choice:
     """`subset`: one of the own keys, evenly, so that a record is cut to one pair; nothing about means."""
     cut = Truncation(law=crowd.law, l=1)
-    return promise(_subset(parse_epsilon(epsilon), crowd.n_keys), cut, at, reports, tuning)
+    made = _allowed(epsilon)(lambda budget: _subset(budget, crowd.n_keys))
+    return promise(made, cut, at, reports, tuning)
+
+
+def _allowed(epsilon: object) -> Allowed:
+    """What is built at an epsilon, or what somebody else allows."""
+    if callable(epsilon):
+        return cast(Allowed, epsilon)
+    budget = parse_epsilon(epsilon)
+    return lambda make: make(budget)
 
 
 @cache

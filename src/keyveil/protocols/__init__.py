@@ -12,6 +12,7 @@ from keyveil.protocols.options import parse_options
 from keyveil.protocols.registry import build_protocol, versions
 from keyveil.protocols.replay import replay
 from keyveil.rounds import EVERYBODY, Round
+from keyveil.shuffle import Promise
 
 __all__ = [
     "EVERYBODY",
@@ -27,6 +28,7 @@ __all__ = [
     "PrivKvmPlus",
     "PrivKvmStar",
     "PrivKvmVirtual",
+    "Promise",
     "Protocol",
     "Round",
     "UnarySquareWave",

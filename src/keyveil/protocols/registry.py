@@ -109,5 +109,7 @@ def _several_rounds(
         options.setdefault("users", EXPECTED_USERS)
     if "pairs_per_user" in {field.name for field in fields(protocol)}:
         options["pairs_per_user"] = pairs_per_user
+    if options.get("promise") is not None:
+        options.setdefault("version", tuning.PROMISED)
     made: Protocol = protocol(epsilon=epsilon, n_keys=n_keys, **options)
     return made

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from keyveil.audit import largest_promised
 from keyveil.campaign import Campaign
 from keyveil.collector.campaigns.cache import StoredCampaign, open_number
 from keyveil.collector.campaigns.changes import Comparison, compare
@@ -25,7 +26,7 @@ from keyveil.collector.campaigns.messages import (
 from keyveil.collector.campaigns.opening import add_fresh
 from keyveil.collector.problems import Problem
 from keyveil.collector.tokens import Role, mint
-from keyveil.errors import KeyveilError, StoreError
+from keyveil.errors import CampaignError, KeyveilError, StoreError
 from keyveil.mechanisms.base import ISSUED
 from keyveil.mechanisms.oracles import COHORTS
 
@@ -67,6 +68,7 @@ class Campaigns:
             # What devices would refuse to read is not opened, nor what would be opened later.
             for stage in (first, *(replace(stage, campaign=campaign.id) for stage in stages)):
                 campaign.read_round(campaign.device_config(stage))
+            _check_promise(campaign)
         except KeyveilError as error:
             raise Problem("bad-campaign", str(error)) from None
         token = None
@@ -234,3 +236,17 @@ def read_campaign(fields: Mapping[str, Any]) -> Campaign:
         said = str(error) if isinstance(error, KeyveilError) else type(error).__name__
         raise Problem("bad-campaign", said[:300]) from None
     return campaign
+
+
+def _check_promise(campaign: Campaign) -> None:
+    """Refuse a central promise that batches of just the promised size do not keep."""
+    if campaign.central_epsilon is None:
+        return
+    most = largest_promised(campaign)
+    if most == campaign.epsilon:
+        return
+    way = "a larger batch" if most is None else f"epsilon {most:g}, or a larger batch"
+    raise CampaignError(
+        f"batches of {campaign.batch:,} reports do not hide an answer of epsilon {campaign.epsilon:g} down "
+        f"to {campaign.central_epsilon:g} at delta {campaign.delta:g}; {way} would do, at $.epsilon"
+    )

@@ -34,14 +34,16 @@ def ask_about(settings: Settings, main: Round, popular: tuple[int, ...], held: f
     """Those behind the main group, about these keys, of which a user is taken to hold so many."""
     l, tuning = main.mechanism.pairs_per_user, settings.tuning
     starts = {l + 1, *(math.ceil(times * l) + 1 for times in tuning.check_classes)}
-    mechanism = PopularSizeResponse.for_epsilon(
-        settings.epsilon,
-        n_keys=settings.n_keys if main.keys is None else len(main.keys),
-        popular=popular,
-        most=max(1, math.ceil(tuning.most_popular * held)),
-        starts=(1, *sorted(starts)),
-    )
     group = groups.check(tuning)
+    mechanism = settings.allowance(group)(
+        lambda epsilon: PopularSizeResponse.for_epsilon(
+            epsilon,
+            n_keys=settings.n_keys if main.keys is None else len(main.keys),
+            popular=popular,
+            most=max(1, math.ceil(tuning.most_popular * held)),
+            starts=(1, *sorted(starts)),
+        )
+    )
     return settings.round(main.campaign, main.number + 1, "check", mechanism, group, main.keys)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,18 +11,44 @@ from numpy.typing import NDArray
 from keyveil.estimate.sizes import SizeLaw
 from keyveil.plan import Choice, Crowd, best
 from keyveil.protocols.auto.settings import Settings
+from keyveil.rounds import Group
+
+# Where answers hide among others noise is small, and an interval is as long as what a cut may hide: a
+# length is then chosen by that, not by what it most likely hides.
+_PROMISED_WORST = 1.0
 
 
 def choose(settings: Settings, law: SizeLaw, n_keys: int, share: Fraction) -> Choice:
     """What suits these sizes and so many keys, if this share of the users answers."""
     crowd = settings.crowd(law, n_keys)
+    # Those who check truncation may come out of this share.
+    asked = share - settings.tuning.check if settings.holds_several else share
+    epsilon: object = settings.epsilon
+    tuning = settings.tuning.choosing
+    if settings.kept is not None:
+        epsilon = settings.allowance((1 - asked, Fraction(1)))
+        tuning = replace(tuning, worst=_PROMISED_WORST)
     return best(
-        settings.epsilon,
+        epsilon,
         crowd,
         at=interest(settings, crowd),
         want=settings.want,
         reports=float(share) * settings.users,
-        tuning=settings.tuning.choosing,
+        tuning=tuning,
+    )
+
+
+def choose_behind(settings: Settings, law: SizeLaw, group: Group) -> Choice:
+    """What suits a group's questions about the keys behind the top: those of the top are asked again."""
+    crowd, numbers = settings.crowd(law, settings.n_keys), settings.tuning
+    behind = np.linspace(min(settings.top, settings.n_keys), settings.n_keys, numbers.top_points)
+    return best(
+        settings.allowance(group),
+        crowd,
+        at=crowd.at_ranks(behind),
+        want=settings.want,
+        reports=float(group[1] - group[0]) * settings.users,
+        tuning=numbers.choosing,
     )
 
 

@@ -6,16 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keyveil.estimate import Estimates, estimate, uncollide
+from keyveil.estimate import Estimates
 from keyveil.estimate.shrink import Evidence, Shrunk, shrink
-from keyveil.estimate.sizes import SizeLaw, Truncation
+from keyveil.estimate.sizes import SizeLaw
 from keyveil.mechanisms import Bucket
 from keyveil.plan import Choice
 from keyveil.plan.choice import FREQUENCIES_ONLY, cohorts
 from keyveil.protocols.auto import groups, sizes
 from keyveil.protocols.auto.answers import Answered, Answers
+from keyveil.protocols.auto.choose import choose_behind
 from keyveil.protocols.auto.opening import Opening
 from keyveil.protocols.auto.settings import Settings
+from keyveil.protocols.auto.unbiased import cut_by, unbiased
 from keyveil.rounds import Round
 
 
@@ -44,28 +46,27 @@ def pays(settings: Settings, choice: Choice) -> bool:
     )
 
 
-def ask(settings: Settings, opening: Opening, choice: Choice) -> Round:
-    """Frequencies alone: both signs of a key share their bucket."""
-    l, group = choice.mechanism.pairs_per_user, groups.discover(settings.tuning, opening.low)
-    reports = float(group[1] - group[0]) * settings.users
-    mechanism = Bucket.for_epsilon(
+def ask(settings: Settings, opening: Opening, choice: Choice, law: SizeLaw) -> Round:
+    """Frequencies alone: both signs of a key share their bucket, if a bucket is what tells most."""
+    group = groups.discover(settings.tuning, opening.low)
+    if settings.kept is not None:
+        mechanism = choose_behind(settings, law, group).mechanism
+        return settings.round(opening.campaign, opening.number, "discover", mechanism, group)
+    l, reports = choice.mechanism.pairs_per_user, float(group[1] - group[0]) * settings.users
+    asked = Bucket.for_epsilon(
         settings.epsilon,
         n_keys=settings.n_keys,
         pairs_per_user=l,
         rho=FREQUENCIES_ONLY,
         cohorts=cohorts(settings.n_keys, l, reports / settings.tuning.choosing.sharing),
     )
-    return settings.round(opening.campaign, opening.number, "discover", mechanism, group)
+    return settings.round(opening.campaign, opening.number, "discover", asked, group)
 
 
 def read(settings: Settings, found: Answered, law: SizeLaw) -> Discovered:
     """The frequencies of all keys, before the candidates are measured."""
-    match found.round.mechanism:
-        case Bucket() as mechanism:
-            raw = uncollide(mechanism, estimate(mechanism, found.tally)).told_within(found.round.size)
-        case _:
-            raise found.unreadable()
-    seen = Evidence.of(raw, Truncation(law=law, l=mechanism.pairs_per_user))
+    raw = unbiased(found)
+    seen = Evidence.of(raw, cut_by(found.round.mechanism, law))
     shrunk = shrink(seen, total=sizes.total(law), top=settings.top, tuning=settings.tuning.shrinking)
     return Discovered(raw, seen, shrunk)
 
@@ -78,10 +79,16 @@ def candidates(settings: Settings, found: Discovered) -> tuple[int, ...]:
     return tuple(sorted(np.argsort(-in_top, kind="stable")[:count].tolist()))
 
 
-def ask_overlap(settings: Settings, before: Round, keys: tuple[int, ...]) -> Round:
-    """How many of the candidates a user holds."""
-    mechanism = sizes.question(settings, len(keys))
+def part_of(found: Discovered, keys: tuple[int, ...]) -> float:
+    """Which part of all pairs is of the candidates."""
+    frequency = found.shrunk.frequency
+    return min(1.0, float(frequency[list(keys)].sum() / max(frequency.sum(), 1e-12)))
+
+
+def ask_overlap(settings: Settings, before: Round, keys: tuple[int, ...], part: float = 1.0) -> Round:
+    """How many of the candidates a user holds, of whose pairs they are this part."""
     group = groups.overlap(settings.tuning, before.group[1])
+    mechanism = sizes.question(settings, len(keys), group, 1.0 if settings.kept is None else part)
     return settings.round(before.campaign, before.number + 1, "overlap", mechanism, group, keys)
 
 

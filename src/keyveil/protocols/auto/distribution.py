@@ -13,7 +13,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from keyveil.estimate.sizes import SizeLaw, Truncation
-from keyveil.mechanisms import UeSw, build
+from keyveil.mechanisms import Mechanism, UeSw, build
 from keyveil.plan import Candidate, lengths
 from keyveil.plan.predict import DISTRIBUTIONS
 from keyveil.protocols.auto import sizes
@@ -23,29 +23,28 @@ from keyveil.protocols.auto.opening import Opening
 from keyveil.protocols.auto.settings import Settings
 from keyveil.protocols.base import Outcome
 from keyveil.protocols.one_round import UnarySquareWave
-from keyveil.rounds import Round
+from keyveil.rounds import Group, Round
 
 
 def ask(settings: Settings, opening: Opening, law: SizeLaw) -> Round:
     """Everybody who is left."""
     group = opening.low, Fraction(1)
-    mechanism = choose(settings, law).mechanism
+    mechanism = choose(settings, law, group).mechanism
     return settings.round(opening.campaign, opening.number, "collect", mechanism, group)
 
 
-def choose(settings: Settings, law: SizeLaw) -> Candidate:
+def choose(settings: Settings, law: SizeLaw, group: Group) -> Candidate:
     """The split of the budget and the padding length with the smallest error of shares of values."""
-    crowd, epsilon = settings.crowd(law, settings.n_keys), float(settings.epsilon)
+    crowd, allowed = settings.crowd(law, settings.n_keys), settings.allowance(group)
     options = {"bins": settings.tuning.bins}
-    tried = (
-        Candidate(
-            name=name,
-            epsilon=epsilon,
-            mechanism=build(
-                name, settings.epsilon, n_keys=settings.n_keys, pairs_per_user=l, bins=settings.tuning.bins
-            ),
-            options=options,
+
+    def made(name: str, l: int) -> Mechanism:
+        return allowed(
+            lambda epsilon: build(name, epsilon, n_keys=settings.n_keys, pairs_per_user=l, **options)
         )
+
+    tried = (
+        Candidate(name=name, epsilon=float(settings.epsilon), mechanism=made(name, l), options=options)
         for name in DISTRIBUTIONS
         for l in lengths(law, settings.tuning.choosing)
         if l <= settings.n_keys

@@ -23,9 +23,13 @@ def sizes(settings: Settings) -> Group:
 
 
 def values(settings: Settings) -> Group:
-    """As many as tell what `anchors` would without noise, which keeps tanh(epsilon / 2) of a sign."""
+    """As many as tell what `anchors` would without noise, which keeps tanh(epsilon / 2) of a sign.
+
+    Where a promise is made a small group tells the less the smaller it is: the central epsilon at least.
+    """
     low, tuning = sizes(settings)[1], settings.tuning
-    kept = math.tanh(float(settings.epsilon) / 2) ** 2
+    epsilon = float(settings.epsilon) if settings.kept is None else settings.kept.central
+    kept = math.tanh(epsilon / 2) ** 2
     return low, low + min(tuning.most_values, Fraction(round(tuning.anchors / kept), settings.users))
 
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from keyveil.estimate import Estimates
 from keyveil.estimate.shrink import Evidence
 from keyveil.estimate.sizes import SizeLaw, Truncation
-from keyveil.mechanisms import Levels, SampledIndex
 from keyveil.plan import Choice
 from keyveil.protocols.auto import groups
 from keyveil.protocols.auto.answers import Answered
@@ -15,7 +14,7 @@ from keyveil.protocols.auto.choose import choose
 from keyveil.protocols.auto.discover import Candidates
 from keyveil.protocols.auto.opening import Opening
 from keyveil.protocols.auto.settings import Settings
-from keyveil.protocols.auto.unbiased import unbiased
+from keyveil.protocols.auto.unbiased import cut_by, unbiased
 from keyveil.rounds import Round
 
 
@@ -48,8 +47,5 @@ def ask_again(settings: Settings, before: Round, candidates: Candidates) -> Roun
 
 def read(found: Answered, law: SizeLaw) -> Measured:
     """What a large group of users with these sizes answered, before truncation was checked."""
-    mechanism, raw = found.round.mechanism, unbiased(found)
-    # A mechanism that asks about one key cuts no record.
-    asks_one = isinstance(mechanism, SampledIndex | Levels)
-    l = mechanism.n_keys if asks_one else mechanism.pairs_per_user
-    return Measured(found.round, raw, Evidence.of(raw, Truncation(law=law, l=l)))
+    raw = unbiased(found)
+    return Measured(found.round, raw, Evidence.of(raw, cut_by(found.round.mechanism, law)))

@@ -46,7 +46,8 @@ class Auto(Settings):
                 return self._main(Opening.behind(before.campaign, rounds), sizes.law(self, answers))
             case "discover":
                 found = discover.read(self, answers.required("discover"), sizes.law(self, answers))
-                return discover.ask_overlap(self, before, discover.candidates(self, found))
+                keys = discover.candidates(self, found)
+                return discover.ask_overlap(self, before, keys, discover.part_of(found, keys))
             case "overlap":
                 return measure.ask_again(self, before, discover.read_overlap(self, answers))
             case "collect" if check.is_due(self, before):
@@ -72,8 +73,9 @@ class Auto(Settings):
         if self.asks_waves:
             return distribution.ask(self, opening, law)
         choice = choose(self, law, self.n_keys, 1 - opening.low)
-        ask = discover.ask if discover.pays(self, choice) else measure.ask_all
-        return ask(self, opening, choice)
+        if discover.pays(self, choice):
+            return discover.ask(self, opening, choice, law)
+        return measure.ask_all(self, opening, choice)
 
     def stages(self) -> tuple[Round, ...]:
         """All rounds of one course, with stand-ins: everybody is in one group, so epsilon is any round's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -13,8 +14,10 @@ from keyveil.mechanisms.base import check_size
 from keyveil.methods import WANTS
 from keyveil.numerics import parse_epsilon
 from keyveil.plan import Crowd
-from keyveil.protocols.auto.tuning import DITHERED_SINCE, NEWEST, Tuning, tuning_of
+from keyveil.protocols.auto.tuning import DITHERED_SINCE, NEWEST, PROMISED, Tuning, tuning_of
 from keyveil.rounds import Group, Round
+from keyveil.shuffle import Promise
+from keyveil.shuffle.promise import Made, Make
 
 FREQUENCY, DISTRIBUTION = "frequency", "distribution"
 
@@ -35,6 +38,8 @@ class Settings:
     """1 or 2 to fix it, 0 to let the sizes decide."""
     dithered: bool = False
     """Whether a public dither rounds values to signs, which then tell distributions, too."""
+    promise: Promise | None = None
+    """What is promised of every answer where a relay hides it among others."""
     version: int = NEWEST
     id: ClassVar[str] = "auto"
 
@@ -55,6 +60,17 @@ class Settings:
     def tuning(self) -> Tuning:
         """The numbers of this version."""
         return tuning_of(self.version)
+
+    @property
+    def kept(self) -> Promise | None:
+        """The promise, where this version knows how to keep it."""
+        return self.promise if self.version >= PROMISED else None
+
+    def allowance(self, group: Group) -> Callable[[Make[Made]], Made]:
+        """Makes what a group is asked, as telling as the budget and what is promised allow."""
+        if self.kept is None:
+            return lambda make: make(self.epsilon)
+        return self.kept.allowance(group[1] - group[0], self.epsilon)
 
     @property
     def asks_values(self) -> bool:

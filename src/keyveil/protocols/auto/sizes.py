@@ -12,24 +12,22 @@ from keyveil.protocols.auto import groups, values
 from keyveil.protocols.auto.answers import Answered, Answers
 from keyveil.protocols.auto.settings import Settings
 from keyveil.protocols.auto.tuning import Tuning
-from keyveil.rounds import Round
+from keyveil.rounds import Group, Round
 
 
 def ask(settings: Settings, campaign: str) -> Round:
     """The first round, where records may hold several pairs."""
-    mechanism = question(settings, settings.n_keys)
-    return settings.round(campaign, 1, "sizes", mechanism, groups.sizes(settings))
+    group = groups.sizes(settings)
+    return settings.round(campaign, 1, "sizes", question(settings, settings.n_keys, group), group)
 
 
-def question(settings: Settings, n_keys: int) -> EncodedOracle:
-    """How many of these keys a user holds."""
-    tuning = settings.tuning
-    expected, largest = (
-        min(reach * settings.pairs_per_user, n_keys) for reach in (tuning.size_reach, tuning.size_tail)
-    )
+def question(settings: Settings, n_keys: int, group: Group, part: float = 1.0) -> EncodedOracle:
+    """How many of these keys a user holds, which are this part of what there is to hold."""
+    tuning, usual = settings.tuning, math.ceil(part * settings.pairs_per_user)
+    expected, largest = (min(reach * usual, n_keys) for reach in (tuning.size_reach, tuning.size_tail))
     starts = with_tail(size_classes(expected, tuning.size_model), largest, tuning.size_model)
     asks = SizeClassResponse if len(starts) <= tuning.few_classes else SizeClassWave
-    return asks.for_epsilon(settings.epsilon, n_keys=n_keys, starts=starts)
+    return settings.allowance(group)(lambda epsilon: asks.for_epsilon(epsilon, n_keys=n_keys, starts=starts))
 
 
 def law(settings: Settings, answers: Answers) -> SizeLaw:

@@ -5,9 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from keyveil.estimate import Estimates, estimate, uncollide
-from keyveil.mechanisms import Bucket, Levels, SampledIndex, SignedResponse, SubsetSelection
+from keyveil.estimate.sizes import SizeLaw, Truncation
+from keyveil.mechanisms import Bucket, Levels, Mechanism, SampledIndex, SignedResponse, SubsetSelection
 from keyveil.protocols.auto.answers import Answered
 from keyveil.protocols.one_round import frequencies_only
+
+
+def cut_by(mechanism: Mechanism, law: SizeLaw) -> Truncation:
+    """How records of users with these sizes are cut; where one key is asked about, not at all."""
+    asks_one = isinstance(mechanism, SampledIndex | Levels)
+    return Truncation(law=law, l=mechanism.n_keys if asks_one else mechanism.pairs_per_user)
 
 
 def unbiased(found: Answered) -> Estimates:

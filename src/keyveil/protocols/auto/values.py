@@ -39,8 +39,11 @@ def are_needed(settings: Settings, law: SizeLaw) -> bool:
 
 def ask(settings: Settings, campaign: str, number: int) -> Round:
     """The second round, or the first where there is nothing to learn about sizes."""
-    mechanism = OwnSignResponse.for_epsilon(settings.epsilon, n_keys=settings.n_keys)
-    return settings.round(campaign, number, "values", mechanism, groups.values(settings))
+    group = groups.values(settings)
+    mechanism = settings.allowance(group)(
+        lambda epsilon: OwnSignResponse.for_epsilon(epsilon, n_keys=settings.n_keys)
+    )
+    return settings.round(campaign, number, "values", mechanism, group)
 
 
 def read(settings: Settings, answers: Answers) -> Values | None:
