@@ -2,7 +2,7 @@
 
     python bench/relayed_path.py --data FOLDER [--runs 5] [--users N]
 
-rent_the_runway (105,508 users, 5,850 keys) at central epsilon 1 and delta 1e-8, half of a batch honest.
+rent_the_runway (105,508 users, 5,850 keys) at central epsilon 1 and delta 1e-8, by the share of a batch that is honest.
 Through the relay: `keyveil send --relay` noises and seals each record as a device does, `keyveil relay`
 forwards, the collector opens, counts and releases; each round's local epsilon is the largest that its batch
 allows. Beside it `auto` at local epsilon 1, simulated by the exact law of its tallies. A gain is the local
@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--users", type=int, help="Only the first so many people.")
+    parser.add_argument("--honest", default="0.5,1", help="Shares of a batch that are taken to be honest.")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="keyveil-path-") as folder:
         pairs = _pairs(asked.data, asked.users, Path(folder))
@@ -59,20 +60,25 @@ def main() -> None:
         truth = Truth.of(people)
         local = [_local(people, truth, run) for run in range(asked.runs)]
         print("local", json.dumps(_means(local)), flush=True)
-        relayed = list(_relayed(people, truth, pairs, asked.runs, Path(folder)))
-    found = {
+        relayed = {
+            honest: _means(list(_relayed(people, truth, pairs, asked.runs, float(honest), Path(folder))))
+            for honest in asked.honest.split(",")
+        }
+    beside = _means(local)
+    found: dict[str, Any] = {
         "users": people.n_users,
         "runs": asked.runs,
         "central_epsilon": CENTRAL,
         "delta": DELTA,
-        "local_epsilon": relayed[0].pop("local_epsilon"),
-        "central_epsilon_seen": relayed[0]["central"],
-        "local": _means(local),
-        "relayed": _means(relayed),
-    }
-    found["gains"] = {
-        name: {"gain": round(found["local"][name] / found["relayed"][name], 2), "goal": goal}
-        for name, goal in GOALS.items()
+        "goals": GOALS,
+        "local": beside,
+        "relayed": {
+            honest: {
+                **figures,
+                "gains": {name: round(beside[name] / figures[name], 2) for name in GOALS},
+            }
+            for honest, figures in relayed.items()
+        },
     }
     print(json.dumps(found, indent=1))
     if asked.users is None:
@@ -139,23 +145,23 @@ def _local(people: Population, truth: Truth, run: int) -> dict[str, float]:
 
 
 def _relayed(
-    people: Population, truth: Truth, pairs: Path, runs: int, folder: Path
+    people: Population, truth: Truth, pairs: Path, runs: int, honest: float, folder: Path
 ) -> Iterator[dict[str, float]]:
     """A campaign for each run, over HTTP from everybody's record to the release."""
-    collector = Process(f"sqlite:///{folder}/c.db")
+    collector = Process(f"sqlite:///{folder}/{honest:g}-c.db")
     _, said = collector.ask("POST", "/v1/tokens", {"role": "relay"}, token=collector.admin)
     options = ("--to", collector.url, "--token", json.loads(said)["token"], "--refresh", "0.2")
-    relay = Process(f"sqlite:///{folder}/r.db", *options, command="relay")
+    relay = Process(f"sqlite:///{folder}/{honest:g}-r.db", *options, command="relay")
     try:
         for run in range(runs):
-            campaign = _campaign(people, f"through a relay, run {run}")
+            campaign = _campaign(people, f"through a relay, run {run}", honest)
             collector.create(campaign)
             started = time.perf_counter()
-            while (number := _open_round(collector, campaign)) is not None:
-                _answer(collector, relay, campaign, pairs, folder / f"run-{run}.spool")
+            while (number := _open_round(collector, relay, campaign)) is not None:
+                _answer(collector, relay, campaign, pairs, folder / f"{honest:g}-{run}.spool")
                 _finish(collector, relay, campaign, number)
             figures = _read_release(collector, campaign, people, truth)
-            figures |= {"local_epsilon": campaign.epsilon, "seconds": time.perf_counter() - started}
+            figures["seconds"] = time.perf_counter() - started
             print(f"run {run}", json.dumps(figures), flush=True)
             yield figures
     finally:
@@ -163,9 +169,9 @@ def _relayed(
         collector.stop()
 
 
-def _campaign(people: Population, name: str) -> Campaign:
-    """`auto` in batches of nine in ten of the people."""
-    batch = 9 * people.n_users // 10
+def _campaign(people: Population, name: str, honest: float) -> Campaign:
+    """`auto` in batches of nearly all of the people: 100,000 of 105,508."""
+    batch = people.n_users * 100_000 // 105_508
     asked = {
         "keys": tuple(map(str, people.names)),
         "value_range": (LOW, HIGH),
@@ -179,18 +185,21 @@ def _campaign(people: Population, name: str) -> Campaign:
         "batch": batch,
         "central_epsilon": CENTRAL,
         "delta": DELTA,
+        "honest": honest,
     }
     return Campaign(name=name, epsilon=LARGEST_LOCAL, **asked)
 
 
-def _open_round(collector: Process, campaign: Campaign, patience: float = 120.0) -> int | None:
-    """The number of the open round; None where the campaign is over."""
-    ends = time.monotonic() + patience
+def _open_round(
+    collector: Process, relay: Process, campaign: Campaign, patience: float = 120.0
+) -> int | None:
+    """The number of the open round, once the relay knows of it; None where the campaign is over."""
+    path, ends = f"/v1/campaigns/{campaign.id}", time.monotonic() + patience
     while time.monotonic() < ends:
-        said = json.loads(collector.ask("GET", f"/v1/campaigns/{campaign.id}")[1])
-        if said["round"] is not None:
+        said, mirrored = (json.loads(each.ask("GET", path)[1]) for each in (collector, relay))
+        if said["round"] is not None and said["round"] == mirrored["round"]:
             return int(said["round"]["number"])
-        if said["state"] != "open":
+        if said["round"] is None and said["state"] != "open":
             return None
         time.sleep(0.1)
     raise SystemExit("the campaign did not go on")
@@ -243,7 +252,7 @@ def _read_release(
     collector: Process, campaign: Campaign, people: Population, truth: Truth
 ) -> dict[str, float]:
     """The errors of the release, and what it says of the central epsilon."""
-    path = f"/v1/campaigns/{campaign.id}/release"
+    path = f"/v1/campaigns/{campaign.id}/release?post=published"
     status, said = collector.ask("GET", path, token=collector.admin, timeout=300)
     assert status == 200, said
     release = json.loads(said)
