@@ -2,7 +2,7 @@
 
     python bench/relayed_path.py --data FOLDER [--runs 5] [--users N]
 
-rent_the_runway (105,508 users, 5,850 keys) at central epsilon 1 and delta 1e-8, by the honest share of a batch.
+rent_the_runway (105,508 users, 5,850 keys) at central epsilon 1 and delta 1e-8, by what part is honest.
 Through the relay: `keyveil send --relay` noises and seals each record as a device does, `keyveil relay`
 forwards, the collector opens, counts and releases; each round's local epsilon is the largest that its batch
 allows. Beside it `auto` at local epsilon 1, simulated by the exact law of its tallies. A gain is the local

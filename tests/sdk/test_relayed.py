@@ -13,6 +13,8 @@ from javascript import FOLDER, find_node, run_node
 from relaying import relayed
 from serving import Process
 
+from keyveil.client import Reporter
+
 SUBMIT = f"""
   import {{ Device, FileLedger }} from {json.dumps((FOLDER / "node.js").as_uri())};
   import {{ seal }} from {json.dumps((FOLDER / "sealed.js").as_uri())};
@@ -95,6 +97,28 @@ def test_sealed_reports_of_javascript_devices_are_counted_once(path, tmp_path):
     alone = device("alone.json", path.collector.url)
     assert (alone["code"], alone["sent"], alone["route"]) == ("relay-required", 0, None)
     assert path.counted(campaign, 2) == 2
+
+
+def test_python_and_javascript_devices_hide_in_one_batch(path, tmp_path):
+    campaign, address = path.ask("both", batch=6)
+    relay = {"url": path.relay.url, "key": path.key()}
+    for number in range(3):
+        held, ledger = {campaign.keys[number]: 3}, str(tmp_path / f"{number}.json")
+        sent = run_node(SUBMIT, path.relay.url + address, {"relay": relay}, held, ledger)
+        assert (sent["code"], sent["sent"]) == ("done", 1)
+        device = Reporter(
+            campaign, ledger=tmp_path / f"{number}.db", relay=relay["url"], sealing_key=relay["key"]
+        )
+        assert device.enable()
+        assert device.submit(held)
+        assert device.upload().detail == "1 reports settled"
+    assert path.counted(campaign, 6) == 6
+    [round] = [
+        one
+        for one in json.loads(path.relay.ask("GET", "/v1/relay", token=path.relay.admin)[1])["rounds"]
+        if one["campaign"] == campaign.id
+    ]
+    assert (round["batches"], round["discarded"]) == ([6], 0)
 
 
 def test_what_a_relay_says_of_a_report_a_javascript_device_understands(path, tmp_path):
