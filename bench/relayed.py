@@ -6,9 +6,9 @@ rent_the_runway (105,508 users, 5,850 keys), central epsilon 1 at delta 1e-8, on
 by the share of a batch that is honest. Both sides are simulated: tallies come from their exact law. `goal` is
 how many times smaller a figure should be. Local epsilons are those of each round as it was opened.
 
-With half of a batch honest the unbiased numbers of all keys and the intervals miss their goals: a local epsilon
-is less by ln 2 then, and noise twice as large. More of the users to the keys behind the top, or longer records
-in the round about the top, meet either and lose another.
+With half of a batch honest the unbiased numbers of all keys and the intervals miss their goals: a local
+epsilon is less by ln 2 then, and noise twice as large. More users for the keys behind the top, or longer
+records in the round about the top, meet either and lose another.
 """
 
 from __future__ import annotations
