@@ -297,8 +297,8 @@ def _build(name: str, epsilon: float | Allowed, n_keys: int, l: int, want: str) 
     mechanism = allowed_at(epsilon)(
         lambda budget: build(name, budget, n_keys=n_keys, pairs_per_user=l, **options)
     )
-    told = float(Fraction(mechanism.parameters.to_json()["epsilon"])) if callable(epsilon) else epsilon
-    return Candidate(name=name, epsilon=told, mechanism=mechanism, options=options)
+    own = float(Fraction(mechanism.parameters.to_json()["epsilon"])) if callable(epsilon) else epsilon
+    return Candidate(name=name, epsilon=own, mechanism=mechanism, options=options)
 
 
 def labelled(name: str, options: Mapping[str, Any]) -> str:

@@ -58,10 +58,10 @@ class Plan:
 
     def _central_fields(self, central: Central) -> dict[str, Any]:
         first, errors = self.choice, ("frequency_rmse", "mean_rmse", "share_rmse")
-        told, plain = first.to_fields(), self.without[0].to_fields()
+        hidden, plain = first.to_fields(), self.without[0].to_fields()
         return {
             **central.to_fields(first.users, first.epsilon),
-            **{name: told[name] for name in errors},
+            **{name: hidden[name] for name in errors},
             "without_relay": {name: plain[name] for name in ("mechanism", *errors)},
         }
 
