@@ -9,6 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from keyveil import Campaign
+from keyveil.audit import largest_promised
+from keyveil.mechanisms import build
+from keyveil.shuffle import keeps
+
 KEYVEIL = Path(sys.executable).with_name("keyveil")
 FIELDS = {
     "mechanism", "epsilon", "pairs_per_user", "users", "frequency_rmse", "mean_rmse",
@@ -235,3 +240,66 @@ def test_sizes_that_are_none_are_refused(option):
     assert shown.returncode == 2
     assert option[0] in shown.stderr
     assert "Traceback" not in shown.stderr
+
+
+def test_a_central_epsilon_is_planned_beside_no_relay_and_written(tmp_path):
+    crowd = ("--users", 60_000, "--keys", 20, "--central", 1)
+    said = facts(*crowd, "--batch", 30_000, "--honest", 0.4)
+    central = said["central"]
+    assert (central["epsilon"], central["delta"], central["batch"], central["honest"]) == (
+        1,
+        1e-8,
+        30_000,
+        0.4,
+    )
+    assert 4 < central["local_epsilon"] < 8
+    assert central["frequency_rmse"] < central["without_relay"]["frequency_rmse"] / 4
+    file = tmp_path / "campaign.toml"
+    shown = plan(*crowd, "--delta", 1e-6, "--write", file)
+    assert shown.returncode == 0, shown.stderr
+    assert "60,000 users at central epsilon 1 and delta 1e-06, in batches of 60,000" in shown.stdout
+    assert "a collector that does not pool data with the relay learns at most epsilon 1" in shown.stdout
+    written = tomllib.loads(file.read_text())
+    assert written["relay"] == "required"
+    assert (written["batch"], written["honest"]) == (60_000, 0.5)
+    assert (written["central_epsilon"], written["delta"]) == (1.0, 1e-6)
+    campaign = Campaign.load(file)
+    assert largest_promised(campaign) == campaign.epsilon > 4
+
+
+def test_what_belongs_to_a_central_epsilon_needs_one():
+    shown = plan("--users", 1000, "--keys", 20, "--epsilon", 1, "--batch", 100)
+    assert shown.returncode == 2
+    assert "say more of --central E" in shown.stderr
+
+
+def test_people_are_simulated_at_the_local_epsilon_that_a_relay_allows(tmp_path):
+    pairs = tmp_path / "pairs.csv"
+    rows = [f"u{user},k{user % 7},{user % 5}" for user in range(2000)]
+    pairs.write_text("user,key,value\n" + "\n".join(rows) + "\n")
+    arguments = [
+        "simulate",
+        pairs,
+        "--mechanism",
+        "bucket,auto",
+        "--central",
+        "0.8",
+        "--delta",
+        "1e-6",
+        "--json",
+    ]
+    shown = subprocess.run([KEYVEIL, *map(str, arguments), "--repeats", "1"], capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stderr
+    bucket, auto = json.loads(shown.stdout)
+    assert bucket["central"]["batch"] == 2000
+    mechanism = build("bucket", bucket["epsilon"], n_keys=7)
+    assert keeps(mechanism, 1000, 0.8, 1e-6)
+    assert not keeps(build("bucket", bucket["epsilon"] + 1 / 64, n_keys=7), 1000, 0.8, 1e-6)
+    assert 0.8 < auto["epsilon"] == auto["central"]["local_epsilon"] < 8
+    shown = subprocess.run(
+        [KEYVEIL, "simulate", pairs, "--mechanism", "privkvm", "--central", "1"],
+        capture_output=True,
+        text=True,
+    )
+    assert shown.returncode == 2
+    assert "for auto and one round" in shown.stderr

@@ -11,6 +11,7 @@ from collecting import make_question
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from keyveil.audit import largest_promised
 from keyveil.collector.campaigns.campaigns import read_campaign
 from keyveil.dashboard.assets import HEADERS, answer, assets
 from keyveil.dashboard.planning import MOST_KEYS, MOST_PAIRS, PlanQuestion
@@ -140,6 +141,28 @@ def test_any_one_of_five_is_solved_for(solve):
     )
     assert again.plan["error"] == pytest.approx(found.plan["error"], rel=1e-6)
     assert len(found.users) == len(found.curves[0].errors)
+
+
+@pytest.mark.parametrize("solve", ["users", "error", "keys"])
+def test_where_a_relay_hides_reports_epsilon_is_the_central_one_and_drafts_keep_it(solve):
+    asked = PlanQuestion(
+        solve=solve, users=40_000, keys=30, epsilon=0.8, error=0.01, relay=True, delta=1e-7, honest=0.6
+    )
+    found = planned(asked)
+    assert found.solved["epsilon"] == 0.8
+    assert found.plan["central"]["local_epsilon"] > 2
+    assert found.plan["error"] <= 0.01
+    names = [f"key {place}" for place in range(int(found.solved["keys"]))]
+    rest = {"name": "planned", "keys": names, "value_range": [0, 1]}
+    for draft in found.drafts:
+        campaign = read_campaign(json.loads(json.dumps(rest | draft.fields)))
+        assert (campaign.relay, campaign.central_epsilon, campaign.delta) == ("required", 0.8, 1e-7)
+        assert largest_promised(campaign) == campaign.epsilon, draft.label
+
+
+def test_a_central_epsilon_is_not_solved_for():
+    with pytest.raises(PlanError, match="promised, not solved for"):
+        planned(PlanQuestion(solve="epsilon", relay=True))
 
 
 def check_drafts(asked):

@@ -6,14 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from keyveil.errors import DomainError, MechanismError, PlanError
+from keyveil.errors import DomainError, KeyveilError, MechanismError, PlanError
 from keyveil.estimate import detectable_frequency
 from keyveil.estimate.sizes import SizeLaw, Truncation
 from keyveil.mechanisms import build
-from keyveil.plan import Crowd, best, candidates, lengths, make_plan, options
+from keyveil.plan import Central, Crowd, best, candidates, even_sizes, lengths, make_plan, options
 from keyveil.plan.choice import Choosing, promise
 from keyveil.plan.draft import draft_plan
 from keyveil.plan.solve import guess_in_words
+from keyveil.shuffle import keeps
 
 
 def crowd_of(users=50_000, keys=100, pairs=1, skew=1.0):
@@ -286,3 +287,68 @@ def test_a_draft_says_what_is_wanted_where_the_method_heeds_it():
     draft = draft_plan(planned, keys=keys, name="x", value_range=(0.0, 1.0))
     assert draft.campaign().want == "mean"
     assert 'want = "mean"                   # what is to be known best' in draft.to_toml().splitlines()
+
+
+# --- where a relay hides reports ---
+
+
+HIDDEN = Central(epsilon=1.0, delta=1e-8)
+SMALL = Crowd(users=1, n_keys=50, law=even_sizes(3))
+
+
+def test_every_candidate_has_the_largest_local_epsilon_that_keeps_the_promise():
+    plan = make_plan(SMALL, epsilon=None, users=100_000, central=HIDDEN)
+    for each in plan.candidates:
+        made = build(
+            each.mechanism, each.epsilon, n_keys=50, pairs_per_user=each.pairs_per_user, **each.options
+        )
+        assert keeps(made, 50_000, 1.0, 1e-8), each.mechanism
+        more = each.epsilon + 1 / 64
+        if each.epsilon < 12:
+            made = build(each.mechanism, more, n_keys=50, pairs_per_user=each.pairs_per_user, **each.options)
+            assert not keeps(made, 50_000, 1.0, 1e-8), each.mechanism
+    said = plan.to_fields()["central"]
+    assert (said["epsilon"], said["delta"], said["batch"], said["honest"]) == (1.0, 1e-8, 100_000, 0.5)
+    assert said["local_epsilon"] == plan.choice.epsilon
+    assert said["frequency_rmse"] == plan.choice.frequency_rmse
+    plain = make_plan(SMALL, epsilon=1.0, users=100_000)
+    assert said["without_relay"]["frequency_rmse"] == plain.choice.frequency_rmse
+    assert said["frequency_rmse"] < said["without_relay"]["frequency_rmse"] / 8
+
+
+def test_a_batch_or_honest_share_that_is_smaller_allows_less():
+    def local(**changes):
+        central = HIDDEN._replace(**changes)
+        return make_plan(SMALL, epsilon=None, users=100_000, central=central).to_fields()["central"][
+            "local_epsilon"
+        ]
+
+    assert local(batch=10_000) < local(honest=0.25) < local() < local(honest=1.0)
+    assert make_plan(SMALL, epsilon=3.0, users=100_000, central=HIDDEN).choice.epsilon == 3.0
+
+
+def test_users_are_solved_for_a_local_epsilon_and_for_an_error():
+    plan = make_plan(SMALL, epsilon=6.0, users=None, central=HIDDEN)
+    mechanism, hidden = build("bucket", 6.0, n_keys=50), plan.choice.users // 2
+    assert keeps(mechanism, hidden, 1.0, 1e-8)
+    assert not keeps(mechanism, hidden * 99 // 100, 1.0, 1e-8)
+    wanted = make_plan(SMALL, epsilon=None, users=None, error=0.005, central=HIDDEN)
+    assert wanted.error <= 0.005
+    fewer = make_plan(SMALL, epsilon=None, users=wanted.choice.users * 97 // 100, central=HIDDEN)
+    assert fewer.error > 0.005
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked", "what"),
+    [
+        ({}, {"users": None}, "give users"),
+        ({"batch": 200}, {"users": 100}, "never fill a batch of 200"),
+        ({"honest": 0.0}, {"users": 100}, "honest share"),
+        ({"epsilon": 0.0}, {"users": 100}, "central epsilon"),
+        ({"delta": 1.0}, {"users": 100}, "delta"),
+        ({"batch": 1}, {"users": 100}, "at least 2"),
+    ],
+)
+def test_promises_that_cannot_be_planned_are_refused(changes, asked, what):
+    with pytest.raises(KeyveilError, match=what):
+        make_plan(SMALL, epsilon=None, central=HIDDEN._replace(**changes), **asked)

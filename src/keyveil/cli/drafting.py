@@ -11,7 +11,7 @@ import numpy as np
 
 from keyveil.campaign import LONGEST_UNIT
 from keyveil.cli.console import progress
-from keyveil.plan import Crowd, Plan, Prediction, make_plan
+from keyveil.plan import Central, Crowd, Plan, Prediction, make_plan
 from keyveil.plan.draft import (
     LEAST_HOLDERS,
     MOST_BIAS,
@@ -22,6 +22,7 @@ from keyveil.plan.draft import (
     public_keys,
 )
 from keyveil.plan.solve import Also
+from keyveil.protocols.auto.tuning import PROMISED
 from keyveil.simulate.forecast import forecast_among
 from keyveil.simulate.foresight import counted_crowd
 
@@ -50,7 +51,11 @@ def crowd_of(people: Population) -> Crowd:
 
 @contextmanager
 def auto_beside(
-    want: str, at: float | None = None, top: int = 50, declared: int | None = None
+    want: str,
+    at: float | None = None,
+    top: int = 50,
+    declared: int | None = None,
+    central: Central | None = None,
 ) -> Iterator[Also | None]:
     """What `auto` would publish, for plans; None where it tells no such thing. A bar moves meanwhile."""
     if want == "distribution" or at is not None:
@@ -59,6 +64,9 @@ def auto_beside(
     with progress("playing auto", None) as advance:
 
         def predict(epsilon: float, crowd: Crowd, others: tuple[Crowd, ...]) -> Prediction:
+            kept: dict[str, Any] = {}
+            if central is not None:
+                kept = {"promise": central.promise(crowd.users), "version": PROMISED}
             return forecast_among(
                 epsilon,
                 crowd,
@@ -67,6 +75,7 @@ def auto_beside(
                 want=want,
                 top=top,
                 progress=lambda label: advance(label=label),
+                **kept,
             )
 
         yield predict
@@ -90,10 +99,11 @@ def draft_from(
     also: Also | None = None,
     /,
     *,
-    epsilon: float,
+    epsilon: float | None,
     want: str,
     value_range: tuple[float, float] | None = None,
     users: int | None = None,
+    central: Central | None = None,
     **fields: Any,
 ) -> Drafted:
     """What suits the people in a file; `users` where others, and more or fewer, will be asked.
@@ -113,6 +123,7 @@ def draft_from(
         want=want,
         most_bias=MOST_BIAS,
         also=also,
+        central=central,
     )
     beyond = f"; {reading.clamped:,} of {reading.values.size:,} lie outside" if reading.clamped else ""
     rare = f"{left_out:,} keys of fewer than {LEAST_HOLDERS} people are not named; " if left_out else ""

@@ -72,7 +72,7 @@ def init(
 
     reading = read_own(source, skip=True, **columns)
     tell(reading.words())
-    said = {
+    said: dict[str, Any] = {
         "name": name or _ask("Name", source.name.partition(".")[0], asks),
         "owner": owner or _ask("Who asks (people are told)", OWNER, asks),
         "purpose": purpose or _ask("Why (people are told)", purpose_of(reading), asks),

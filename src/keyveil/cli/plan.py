@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keyveil.cli.columns import column_options, read_own, tell
+from keyveil.cli.promising import central_options, promised
 from keyveil.cli.settings import want_option
 from keyveil.cli.simulate import parse_range
 from keyveil.errors import PlanError
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 )
 @click.option("--value-range", help="LO,HI: errors of means in the unit of the values.")
 @click.option("--unit", help="What values are counted in, as minutes; it needs --value-range or --from.")
+@central_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option(
     "--plot", type=click.Path(path_type=Path, dir_okay=False), help="Write errors against users as SVG."
@@ -85,6 +87,10 @@ def plan(
     value_range: str | None,
     size_tail: float | None,
     unit: str | None,
+    central: float | None,
+    delta: float | None,
+    batch: int | None,
+    honest: float | None,
     **columns: Any,
 ) -> None:
     """Predict errors and choose a mechanism; of --users, --epsilon and --error one may be left out.
@@ -97,6 +103,7 @@ def plan(
     from keyveil.plan import make_plan
     from keyveil.plan.draft import MOST_BIAS, find_range
 
+    hidden = promised(central, delta, batch, honest)
     budget = None if epsilon is None else float(parse_epsilon(epsilon, where="--epsilon"))
     reading = None
     if source is not None:
@@ -116,7 +123,8 @@ def plan(
         raise PlanError("say the range of the values with --value-range LO,HI: a unit alone is no scale")
     scale = Scale(want, limits, unit)
     keys = crowd.n_keys
-    with auto_beside(want, at_frequency, top, declared=None if reading else pairs_per_user) as also:
+    declared = None if reading else pairs_per_user
+    with auto_beside(want, at_frequency, top, declared, hidden) as also:
         made = make_plan(
             crowd,
             epsilon=budget,
@@ -129,6 +137,7 @@ def plan(
             also=also,
             bands=True,
             spoken=scale.say,
+            central=hidden,
         )
     if plot is not None:
         from keyveil.plan.plot import write_curves
@@ -184,11 +193,12 @@ def _write(made: Plan, path: Path, reading: Reading | None, value_range: tuple[f
     if reading is not None:
         from keyveil.cli.drafting import auto_beside, draft_from
 
-        with auto_beside(made.want) as also:
+        with auto_beside(made.want, central=made.central) as also:
             drafted = draft_from(
                 reading,
                 also,
-                epsilon=made.choice.epsilon,
+                epsilon=made.choice.epsilon if made.central is None else None,
+                central=made.central,
                 want=made.want,
                 value_range=value_range,
                 users=made.choice.users,
@@ -296,7 +306,7 @@ def _print(made: Plan, keys: int, scale: Scale) -> None:
     from keyveil.plan.predict import labelled
 
     tells_means = made.want != "distribution"
-    columns = (
+    columns: tuple[str, ...] = (
         "mechanism",
         "l",
         "frequency error",
@@ -305,7 +315,7 @@ def _print(made: Plan, keys: int, scale: Scale) -> None:
         "top found",
         "bits a report",
     )
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (
             labelled(each.mechanism, each.options),
             "-" if each.is_published else str(each.pairs_per_user),
@@ -319,8 +329,25 @@ def _print(made: Plan, keys: int, scale: Scale) -> None:
         )
         for each in made.candidates
     ]
-    first = made.choice
+    first, central = made.choice, made.central
     title = f"{first.users:,} users at epsilon {first.epsilon:g}; best for {made.want} first"
+    if central is not None:
+        plain = {each.mechanism: each for each in made.without}
+        columns = ("mechanism", "local", *columns[1:], f"at {central.epsilon:g}, no relay")
+        rows = [
+            (
+                row[0],
+                f"{each.epsilon:.2f}",
+                *row[1:],
+                scale.say(plain[each.mechanism].error(made.want)) if each.mechanism in plain else "-",
+            )
+            for row, each in zip(rows, made.candidates, strict=True)
+        ]
+        batch = central.promise(first.users).batch
+        title = (
+            f"{first.users:,} users at central epsilon {central.epsilon:g} and delta {central.delta:g}, in "
+            f"batches of {batch:,}; best for {made.want} first"
+        )
     output().print(table(title, columns, rows))
     for sentence in (*_legend(made, scale), *made.words):
         output().print(f"- {sentence}")
@@ -329,6 +356,8 @@ def _print(made: Plan, keys: int, scale: Scale) -> None:
         f"- a device spends {Caps().lifetime:g} in its life unless its owner sets another cap: "
         f"{often:,} campaigns like this one"
     )
+    if central is not None:
+        return
     hidden = _shuffled(made, keys)
     output().print(
         "- if reports of one round are anonymised and shuffled: "

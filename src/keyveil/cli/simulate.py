@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keyveil.cli.columns import column_options, read_own, skip_option, tell
+from keyveil.cli.promising import central_options, promised
 from keyveil.cli.settings import set_option
 from keyveil.errors import BudgetError, DomainError, MechanismError
 from keyveil.methods import WANTS
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @click.option(
     "--mechanism", required=True, help="One or more ids, separated by commas (see keyveil mechanisms)."
 )
-@click.option("--epsilon", required=True, help="One or more budgets, separated by commas.")
+@click.option("--epsilon", help="One or more budgets, separated by commas.")
 @click.option(
     "--pairs-per-user", type=int, help="The padding length l; the 90th percentile of sizes if left out."
 )
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     type=click.Choice(WANTS),
     help="What is to be known best, for auto; with distribution, how values are spread is scored.",
 )
+@central_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), help="Write results and SVG plots here."
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
 def simulate(
     pairs: Path,
     mechanism: str,
-    epsilon: str,
+    epsilon: str | None,
     pairs_per_user: int | None,
     repeats: int,
     seed: int,
@@ -64,6 +66,10 @@ def simulate(
     want: str | None,
     as_json: bool,
     out: Path | None,
+    central: float | None,
+    delta: float | None,
+    batch: int | None,
+    honest: float | None,
     **columns: Any,
 ) -> None:
     """Run mechanisms on the users in PAIRS (CSV, JSON lines or Parquet) and score them.
@@ -78,7 +84,12 @@ def simulate(
     names = split(mechanism)
     if not names:
         raise MechanismError("--mechanism must name at least one mechanism")
-    epsilons = [float(parse_epsilon(text, where="--epsilon")) for text in split(epsilon)]
+    hidden = promised(central, delta, batch, honest)
+    epsilons = [float(parse_epsilon(text, where="--epsilon")) for text in split(epsilon or "")]
+    if hidden is not None and epsilon is None:
+        from keyveil.plan.central import LARGEST_LOCAL
+
+        epsilons = [LARGEST_LOCAL]
     if not epsilons:
         raise BudgetError("--epsilon must give at least one budget")
     reading = read_own(pairs, value_range=parse_range(value_range), clamp=clamp, **columns)
@@ -96,6 +107,7 @@ def simulate(
             post=post,
             options=parse_options(settings),
             want=want,
+            central=hidden,
             progress=lambda label: advance(label=label),
         )
     if out is not None:

@@ -1,6 +1,7 @@
 """Sliders: users, keys, epsilon, pairs per user and wanted error; four are given, the fifth is solved for.
 
-Users, epsilon and the error are `keyveil.plan`'s own to solve. How many keys, or how many pairs a user,
+Users, epsilon and the error are `keyveil.plan`'s own to solve; where a relay hides reports epsilon is the
+central one, which is promised. How many keys, or how many pairs a user,
 can be asked about is found by halving: the largest number met on the way whose error is small enough.
 
 What `auto` would publish is not predicted here: its rounds take longer than a slider may. `keyveil plan`
@@ -9,6 +10,7 @@ plays them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
@@ -18,7 +20,10 @@ import msgspec
 import numpy as np
 
 from keyveil.errors import PlanError
-from keyveil.plan import Candidate, Crowd, Prediction, candidates, even_sizes, make_plan
+from keyveil.numerics import epsilon_above
+from keyveil.plan import Candidate, Central, Crowd, Prediction, candidates, even_sizes, make_plan
+from keyveil.plan.choice import Allowed
+from keyveil.shuffle.best import STEPS
 
 MOST_KEYS, MOST_PAIRS = 100_000, 64
 _CURVE_POINTS = 17
@@ -36,6 +41,11 @@ class PlanQuestion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     error: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.01
     skew: Annotated[float, msgspec.Meta(ge=0, le=5)] = 1.0
     want: Literal["frequency", "mean", "distribution"] = "frequency"
+    relay: bool = False
+    """Whether a relay hides reports: epsilon is then the central one, and the local ones follow from it."""
+    delta: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-8
+    batch: Annotated[int, msgspec.Meta(ge=2, le=2**31)] | None = None
+    honest: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.5
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,34 +87,51 @@ def answer(asked: PlanQuestion) -> PlanAnswer:
     elif asked.solve == "pairs_per_user":
         most = _most(lambda pairs: _changed(asked, pairs_per_user=pairs), MOST_PAIRS, "pair a user")
         asked = _changed(asked, pairs_per_user=most)
-    crowd = _crowd(asked)
+    if asked.relay and asked.solve == "epsilon":
+        raise PlanError("a central epsilon is promised, not solved for; solve for users or the error instead")
+    crowd, central = _crowd(asked), _central(asked)
     made = make_plan(
         crowd,
-        epsilon=None if asked.solve == "epsilon" else asked.epsilon,
+        epsilon=None if central is not None or asked.solve == "epsilon" else asked.epsilon,
         users=None if asked.solve == "users" else asked.users,
         error=None if asked.solve == "error" else asked.error,
         want=asked.want,
+        central=central,
     )
     first = made.choice
     crowd = replace(crowd, users=first.users)
     users = np.unique(np.geomspace(max(10, crowd.users / 30), crowd.users * 30, _CURVE_POINTS).round())
-    ranked = candidates(first.epsilon, crowd, want=asked.want, at=None)
+    ranked = candidates(_budget(asked, first.users, first.epsilon), crowd, want=asked.want, at=None)
+    relayed = {} if central is None else central.to_campaign(first.users)
     return PlanAnswer(
         solved={
             "users": first.users,
             "keys": asked.keys,
-            "epsilon": first.epsilon,
+            "epsilon": first.epsilon if central is None else central.epsilon,
             "pairs_per_user": asked.pairs_per_user,
             "error": made.error if asked.solve == "error" else asked.error,
         },
         plan=made.to_fields(),
         users=users.astype(int).tolist(),
         curves=[_curve(candidate, crowd, users, asked.want) for candidate in ranked[:_CURVES]],
-        drafts=[*map(_draft, ranked), _planned(asked, first)],
+        drafts=[*(_draft(each, relayed) for each in ranked), _planned(asked, first, ranked, relayed)],
     )
 
 
-def _draft(candidate: Candidate) -> Draft:
+def _central(asked: PlanQuestion) -> Central | None:
+    """What is promised where a relay hides reports."""
+    if not asked.relay:
+        return None
+    return Central(epsilon=asked.epsilon, delta=asked.delta, batch=asked.batch, honest=asked.honest)
+
+
+def _budget(asked: PlanQuestion, users: int, epsilon: float) -> float | Allowed:
+    """The epsilon of every candidate, or what is allowed each."""
+    central = _central(asked)
+    return epsilon if central is None else central.allowance(users)
+
+
+def _draft(candidate: Candidate, relayed: dict[str, Any]) -> Draft:
     return Draft(
         label=_label(candidate),
         fields={
@@ -112,18 +139,23 @@ def _draft(candidate: Candidate) -> Draft:
             "epsilon": candidate.epsilon,
             "pairs_per_user": candidate.mechanism.pairs_per_user,
             **candidate.options,
+            **relayed,
         },
     )
 
 
-def _planned(asked: PlanQuestion, first: Prediction) -> Draft:
-    """`auto`, which knows what is wanted."""
+def _planned(
+    asked: PlanQuestion, first: Prediction, ranked: list[Candidate], relayed: dict[str, Any]
+) -> Draft:
+    """`auto`, which knows what is wanted, and what each of its groups may be asked."""
+    most = max(epsilon_above(each.mechanism.loss) for each in ranked)
     fields = {
         "mechanism": "auto",
-        "epsilon": first.epsilon,
+        "epsilon": math.ceil(STEPS * most) / STEPS if relayed else first.epsilon,
         "pairs_per_user": asked.pairs_per_user,
         "users": first.users,
         "want": asked.want,
+        **relayed,
     }
     return Draft(label="auto, chosen by what the first round tells", fields=fields)
 
@@ -164,8 +196,8 @@ def _most(at: Callable[[int], PlanQuestion], largest: int, what: str) -> int:
 
 
 def _error(asked: PlanQuestion) -> float:
-    crowd = _crowd(asked)
-    return candidates(asked.epsilon, crowd, want=asked.want, at=None)[0].error(crowd, asked.want, None, 50)
+    crowd, budget = _crowd(asked), _budget(asked, asked.users, asked.epsilon)
+    return candidates(budget, crowd, want=asked.want, at=None)[0].error(crowd, asked.want, None, 50)
 
 
 def _crowd(asked: PlanQuestion) -> Crowd:

@@ -1,6 +1,7 @@
 """What a collection will be able to say, before a single report: predicted errors, and the best choice."""
 
 from keyveil.plan.band import alternatives
+from keyveil.plan.central import Central
 from keyveil.plan.choice import Choice, Choosing, best, lengths, options
 from keyveil.plan.crowd import Crowd, even_sizes, tailed_sizes
 from keyveil.plan.predict import Candidate, Prediction, candidates
@@ -9,6 +10,7 @@ from keyveil.plan.strata import Kept, Strata
 
 __all__ = [
     "Candidate",
+    "Central",
     "Choice",
     "Choosing",
     "Crowd",

@@ -132,7 +132,7 @@ def options(
     levels: bool = True,
 ) -> Iterator[Choice]:
     """Everything that may be chosen, but for `own_key`: it tells frequencies alone."""
-    d, allowed = crowd.n_keys, _allowed(epsilon)
+    d, allowed = crowd.n_keys, allowed_at(epsilon)
 
     def made(name: str, l: int = 1, rho: float = 0.0, hashes: int = 0) -> KeyValueMechanism:
         built: KeyValueMechanism = allowed(lambda budget: _built(name, budget, d, l, rho, hashes))
@@ -155,11 +155,11 @@ def own_key(
 ) -> Choice:
     """`subset`: one of the own keys, evenly, so that a record is cut to one pair; nothing about means."""
     cut = Truncation(law=crowd.law, l=1)
-    made = _allowed(epsilon)(lambda budget: _subset(budget, crowd.n_keys))
+    made = allowed_at(epsilon)(lambda budget: _subset(budget, crowd.n_keys))
     return promise(made, cut, at, reports, tuning)
 
 
-def _allowed(epsilon: object) -> Allowed:
+def allowed_at(epsilon: object) -> Allowed:
     """What is built at an epsilon, or what somebody else allows."""
     if callable(epsilon):
         return cast(Allowed, epsilon)

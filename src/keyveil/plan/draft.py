@@ -62,6 +62,8 @@ class Draft:
     options: Mapping[str, Any] = field(default_factory=dict)
     """The mechanism's own: cohorts, rho, bins."""
     other: bool = False
+    relayed: Mapping[str, Any] = field(default_factory=dict)
+    """What is promised where a relay carries reports: relay, batch, central_epsilon, delta, honest."""
     users: int | None = None
     want: str | None = None
     unit: str | None = None
@@ -97,6 +99,7 @@ class Draft:
             "pairs_per_user": self.pairs_per_user,
             "mechanism": self.mechanism,
             **self.options,
+            **self.relayed,
             "users": self.users,
             "want": self.want,
         }
@@ -110,6 +113,11 @@ WHY: Mapping[str, str] = {
     "other": "whether keys that are not listed share one bucket",
     "rho": "bucket's dial: 1 tells frequencies better, and no means",
     "cohorts": "bucket's public hashes",
+    "relay": "reports come sealed, through another operator's relay",
+    "batch": "the relay forwards so many at once, at least",
+    "central_epsilon": "what a collector learns of a person that does not pool data with the relay",
+    "delta": "but for this chance",
+    "honest": "if this share of a batch is",
     "users": "how many are expected",
     "want": "what is to be known best",
     "unit": "what values are counted in, for people",
@@ -140,6 +148,7 @@ def draft_plan(
         pairs_per_user=choice.pairs_per_user,
         mechanism=choice.mechanism,
         options=choice.options,
+        relayed={} if plan.central is None else plan.central.to_campaign(choice.users),
         users=choice.users,
         want=plan.want if find_method(choice.mechanism)[0].heeds_want else None,
         why=said,

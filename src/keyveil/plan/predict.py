@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from keyveil.estimate.quantiles import level_variance
 from keyveil.estimate.shares import below, unbiased_weights
 from keyveil.estimate.sizes import Truncation
 from keyveil.mechanisms import Mechanism, Moments, UeSw, build
-from keyveil.plan.choice import cohorts, lengths
+from keyveil.plan.choice import Allowed, allowed_at, cohorts, lengths
 from keyveil.plan.crowd import Crowd
 
 Floats = NDArray[np.float64]
@@ -247,7 +248,7 @@ class Candidate:
 
 
 def candidates(
-    epsilon: float,
+    epsilon: float | Allowed,
     crowd: Crowd,
     *,
     want: str,
@@ -259,6 +260,7 @@ def candidates(
 
     `most_bias` bounds, in standard errors, how far cutting records may move a frequency: the interval of a
     mechanism of one round knows nothing of the cut. Where no length keeps to it, the longest is taken.
+    Instead of an epsilon there may be what is allowed, which has one for each.
     """
     if want not in WANTED:
         raise MechanismError(f'want must be one of {", ".join(WANTED)}, got "{want}"')
@@ -286,14 +288,17 @@ def _named(want: str) -> tuple[str, ...]:
     return (*PADDED, *UNPADDED, "ue-sw")
 
 
-def _build(name: str, epsilon: float, n_keys: int, l: int, want: str) -> Candidate:
+def _build(name: str, epsilon: float | Allowed, n_keys: int, l: int, want: str) -> Candidate:
     options: dict[str, Any] = {}
     if name == "bucket":
         options = {"cohorts": cohorts(n_keys, l), "rho": 1 if want == "frequency" else 0}
     if name.startswith("ue-sw"):
         options = {"bins": 8}
-    mechanism = build(name, epsilon, n_keys=n_keys, pairs_per_user=l, **options)
-    return Candidate(name=name, epsilon=epsilon, mechanism=mechanism, options=options)
+    mechanism = allowed_at(epsilon)(
+        lambda budget: build(name, budget, n_keys=n_keys, pairs_per_user=l, **options)
+    )
+    own = float(Fraction(mechanism.parameters.to_json()["epsilon"])) if callable(epsilon) else epsilon
+    return Candidate(name=name, epsilon=own, mechanism=mechanism, options=options)
 
 
 def labelled(name: str, options: Mapping[str, Any]) -> str:

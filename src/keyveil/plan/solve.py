@@ -9,7 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from keyveil.errors import PlanError
+from keyveil.numerics import epsilon_above
 from keyveil.plan.band import alternatives, banded
+from keyveil.plan.central import MOST_HIDDEN, Central
+from keyveil.plan.choice import Allowed
 from keyveil.plan.crowd import Crowd
 from keyveil.plan.predict import Prediction, candidates
 
@@ -31,6 +34,9 @@ class Plan:
     choice: Prediction
     candidates: tuple[Prediction, ...]
     words: tuple[str, ...]
+    central: Central | None = None
+    without: tuple[Prediction, ...] = ()
+    """Where a central epsilon is planned for: what mechanisms say at that epsilon without a relay."""
 
     @property
     def is_met(self) -> bool:
@@ -39,7 +45,8 @@ class Plan:
 
     def to_fields(self) -> dict[str, Any]:
         """For JSON."""
-        return {
+        said: dict[str, Any] = {} if self.central is None else {"central": self._central_fields(self.central)}
+        return said | {
             "want": self.want,
             "error": self.error,
             "wanted_error": self.wanted_error,
@@ -47,6 +54,15 @@ class Plan:
             "choice": self.choice.to_fields(),
             "candidates": [candidate.to_fields() for candidate in self.candidates],
             "words": list(self.words),
+        }
+
+    def _central_fields(self, central: Central) -> dict[str, Any]:
+        first, errors = self.choice, ("frequency_rmse", "mean_rmse", "share_rmse")
+        hidden, plain = first.to_fields(), self.without[0].to_fields()
+        return {
+            **central.to_fields(first.users, first.epsilon),
+            **{name: hidden[name] for name in errors},
+            "without_relay": {name: plain[name] for name in ("mechanism", *errors)},
         }
 
 
@@ -63,8 +79,11 @@ def make_plan(
     also: Also | None = None,
     bands: bool = False,
     spoken: Callable[[float], str] = "{:.3g}".format,
+    central: Central | None = None,
 ) -> Plan:
     """The plan for a crowd (whose own number of users counts only where `users` is given).
+
+    With `central` reports are hidden by a relay, and `epsilon`, if it is said, is the largest local one.
 
     `most_bias` is that of `candidates`: without a bound the error alone decides how records are cut.
     `also` is one candidate more; what is solved for is solved by the others. With `bands` every prediction
@@ -76,9 +95,11 @@ def make_plan(
     >>> plan.choice.mechanism, plan.choice.options["rho"], 900_000 < plan.choice.users < 1_100_000
     ('bucket', 1, True)
     """
-    if users is None and epsilon is None:
+    if central is None and users is None and epsilon is None:
         raise PlanError("give at least users or epsilon; of users, epsilon and error one may be left out")
-    if (users is None or epsilon is None) and error is None:
+    if central is not None and (users or epsilon or error) is None:
+        raise PlanError("give users, a local epsilon or an error beside what is promised")
+    if central is None and (users is None or epsilon is None) and error is None:
         missing = "users" if users is None else "epsilon"
         raise PlanError(f"to solve for {missing}, say which error is wanted")
     if error is not None and not 0 < error < 1:
@@ -86,19 +107,34 @@ def make_plan(
     if at is not None and not 0 < at <= 1:
         raise PlanError(f"a frequency lies between 0 and 1, got {at:g}")
     words: list[str] = []
+    if central is not None:
+        central.checked()
+    if users is None and central is not None:
+        users = _solve_hidden(crowd, central, epsilon, error, want, at, top)
+        words.append(f"{users:,} users are enough, in batches of {central.promise(users).batch:,}")
     if users is None:
         assert epsilon is not None
         assert error is not None
         users = _solve_users(crowd, epsilon, error, want, at, top)
         words.append(f"{users:,} users are enough for an error of {spoken(error)} at epsilon {epsilon:g}")
     crowd = replace(crowd, users=users)
-    if epsilon is None:
+    asked: float | Allowed
+    if central is not None:
+        asked = central.allowance(users, epsilon)
+    elif epsilon is None:
         assert error is not None
         epsilon = _solve_epsilon(crowd, error, want, at, top)
         words.append(f"epsilon {epsilon:g} is enough for an error of {spoken(error)} with {users:,} users")
+    if central is None:
+        assert epsilon is not None
+        asked = epsilon
     if words and also is not None:
         words.append("that is found for methods of one round; auto is predicted at what they need")
-    ranked = candidates(epsilon, crowd, want=want, at=at, top=top, most_bias=most_bias)
+    ranked = candidates(asked, crowd, want=want, at=at, top=top, most_bias=most_bias)
+    # What auto is asked at, at most: its groups ask what is allowed them.
+    if central is not None:
+        epsilon = max(math.ceil(64 * epsilon_above(each.mechanism.loss)) / 64 for each in ranked)
+    assert epsilon is not None
     others = alternatives(crowd) if bands else ()
     predictions = [candidate.predict(crowd, at, top) for candidate in ranked]
     if bands:
@@ -110,11 +146,18 @@ def make_plan(
         predictions.append(also(epsilon, crowd, others))
         predictions.sort(key=lambda each: each.error(want))
     reached = predictions[0].error(want)
-    if error is not None and not words:
+    if error is not None and central is not None:
+        words.append(f"predicted {spoken(reached)}, wanted {spoken(error)}")
+    elif error is not None and not words:
         words.append(_compared(reached, error, crowd, epsilon, want, at, top, spoken))
-    if crowd.skew and at is None and crowd.counted is None:
+    if crowd.skew and at is None and crowd.counted is None and central is None:
         words.append(_without_skew(crowd, epsilon, want, top, spoken))
-    words.append(guess_in_words(epsilon))
+    words.append(guess_in_words(predictions[0].epsilon))
+    without: tuple[Prediction, ...] = ()
+    if central is not None:
+        plain = candidates(central.epsilon, crowd, want=want, at=at, top=top, most_bias=most_bias)
+        without = tuple(each.predict(crowd, at, top) for each in plain)
+        words.append(_in_relays(central, predictions[0], without[0], want, spoken))
     return Plan(
         want=want,
         n_keys=crowd.n_keys,
@@ -123,7 +166,46 @@ def make_plan(
         choice=predictions[0],
         candidates=tuple(predictions),
         words=tuple(words),
+        central=central,
+        without=without,
     )
+
+
+def _in_relays(
+    central: Central, first: Prediction, plain: Prediction, want: str, spoken: Callable[[float], str]
+) -> str:
+    """What a relay changes."""
+    return (
+        f"a collector that does not pool data with the relay learns at most epsilon {central.epsilon:g} of a "
+        f"person, but for a chance of {central.delta:g}, if {100 * central.honest:g} % of a batch is honest; "
+        f"both together learn epsilon {first.epsilon:g}; without a relay, at epsilon {central.epsilon:g}, "
+        f"{plain.mechanism} has an error of {spoken(plain.error(want))}, with it {first.mechanism} has "
+        f"{spoken(first.error(want))}"
+    )
+
+
+def _solve_hidden(
+    crowd: Crowd,
+    central: Central,
+    epsilon: float | None,
+    error: float | None,
+    want: str,
+    at: float | None,
+    top: int,
+) -> int:
+    """The fewest users for an error, or for a local epsilon, at what hides among them."""
+    fewest = 2 if central.batch is None else central.batch
+    if epsilon is not None:
+        fewest = max(fewest, central.users_for(epsilon))
+    if error is None:
+        return fewest
+
+    def error_with(users: int) -> float:
+        among = replace(crowd, users=max(users, fewest))
+        asked = central.allowance(among.users, epsilon)
+        return candidates(asked, among, want=want, at=at, top=top)[0].error(among, want, at, top)
+
+    return max(fewest, central.fewest_users(error_with, error, MOST_HIDDEN))
 
 
 def guess_in_words(epsilon: float) -> str:

@@ -2,7 +2,7 @@
 
 Let low(y) be at most the least chance of the answer y under any record, gamma = sum low(y), and E at least
 the largest ratio P(y)/low(y) under any record. Another user's report is then, with chance gamma, a draw from
-the blanket low/gamma, whatever the user holds. If it is told besides which reports are, what a collector
+the blanket low/gamma, whatever the user holds. If it is known besides which reports are, what a collector
 can tell between two records P and P' of one user is, for n users, exactly [Blanket, Lemma 5.3]
 
     delta(epsilon) = E[(L_1 + ... + L_M)+] / (gamma n),    M ~ Bin(n, gamma),
@@ -233,10 +233,10 @@ def _(mechanism: UeSw) -> Blanket:
 def _(mechanism: EncodedOracle) -> Blanket | None:
     """The oracle's: an encoder only mixes symbols."""
     match mechanism.oracle:
-        case Response() as told:
-            return _of_response(told)
-        case Hashed(response=told):
-            return _of_response(told)
+        case Response() as response:
+            return _of_response(response)
+        case Hashed(response=response):
+            return _of_response(response)
         case Bits() as bits:
             return _of_lifts([bits.a / bits.b, (1 - bits.a) / (1 - bits.b)])
         case Wave(response=wave):
@@ -247,8 +247,8 @@ def _(mechanism: EncodedOracle) -> Blanket | None:
     return None
 
 
-def _of_response(told: Response) -> Blanket:
-    return Blanket(float(told.n_symbols * told.b), float(told.loss))
+def _of_response(response: Response) -> Blanket:
+    return Blanket(float(response.n_symbols * response.b), float(response.loss))
 
 
 def _of_lifts(lifts: Iterable[Fraction]) -> Blanket:

@@ -7,18 +7,22 @@ import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from keyveil.domain import DITHER_BINS
-from keyveil.errors import DomainError, PairsError
+from keyveil.errors import DomainError, MechanismError, PairsError
 from keyveil.estimate import Estimates, step
+from keyveil.mechanisms import Mechanism
 from keyveil.methods import find_method
 from keyveil.numerics import epsilon_above, parse_epsilon
+from keyveil.plan import Central
 from keyveil.protocols import Dithered, Outcome, Protocol, build_protocol, total_loss
 from keyveil.protocols.auto.settings import DISTRIBUTION
 from keyveil.release import PUBLISHED
+from keyveil.shuffle.best import STEPS
 from keyveil.simulate.metrics import Errors, Truth, measure
 from keyveil.simulate.play import play
 from keyveil.simulate.population import Population, insecure_generator
@@ -41,6 +45,8 @@ class Cell:
     seconds: float
     errors: Errors
     standard_errors: Errors
+    central: Mapping[str, Any] | None = None
+    """What was promised where a relay hides reports, and the local epsilon that it allows."""
 
     def to_fields(self) -> dict[str, Any]:
         """One flat dictionary; standard errors end in `_se`, what is not finite is None."""
@@ -68,13 +74,15 @@ def run(
     want: str | None = None,
     subset: float = 0.3,
     twins: int = 1,
+    central: Central | None = None,
     progress: Callable[[str], None] = lambda _label: None,
 ) -> list[Cell]:
     """Every mechanism at every epsilon; a cell's draws depend on the seed and on that cell alone.
 
     `post` is a named step applied to the raw estimates, or `published`: what each method's paper does.
     `options` go to every method that is built (rounds, bins, top, ...), `want` to those that choose by it;
-    with "distribution" distances of distributions are scored. `twins` multiplies the people.
+    with "distribution" distances of distributions are scored. `twins` multiplies the people. With `central`
+    every mechanism is asked at the largest local epsilon that a relay allows, up to those of `epsilons`.
 
     >>> from keyveil.simulate import synthetic
     >>> cells = run(synthetic(users=1000, keys=5), ["ks-ue"], [1.0, 2.0], repeats=2)
@@ -105,6 +113,7 @@ def run(
         want=want,
         subset=subset,
         twins=twins,
+        central=None if central is None else central.checked(),
         progress=progress,
     )
     return [setting.cell(name, epsilon) for name in mechanisms for epsilon in epsilons]
@@ -126,6 +135,7 @@ class _Setting:
     want: str | None
     subset: float
     twins: int
+    central: Central | None
     progress: Callable[[str], None]
 
     def cell(self, name: str, epsilon: float) -> Cell:
@@ -135,23 +145,35 @@ class _Setting:
         known: dict[str, Any] = {"users": users} if method.needs_users else {}
         if method.heeds_want and self.want is not None:
             known |= {"want": self.want, "dithered": True}
-        protocol = build_protocol(
-            name,
-            epsilon,
-            n_keys=self.population.n_keys,
-            pairs_per_user=self.pairs_per_user,
-            **known,
-            **self.options,
-        )
+        if self.central is not None and method.heeds_want:
+            known |= {"promise": self.central.promise(users)}
+
+        def made(budget: object) -> Protocol:
+            return build_protocol(
+                name,
+                budget,
+                n_keys=self.population.n_keys,
+                pairs_per_user=self.pairs_per_user,
+                **known,
+                **self.options,
+            )
+
+        if self.central is not None and not method.heeds_want:
+            epsilon = self._allowed(name, made, self.central, epsilon)
+        protocol = made(epsilon)
         if method.tells_signs and self.truth.reached.size:
             # As a campaign is by itself: signs tell distributions, too.
             protocol = Dithered(protocol=protocol, dither=DITHER_BINS)
         started = time.perf_counter()
         runs = [self._run(protocol, name, epsilon, repeat) for repeat in range(self.repeats)]
+        exact, promised = epsilon_above(total_loss(protocol.stages())), None
+        if self.central is not None:
+            epsilon = min(epsilon, math.ceil(STEPS * exact) / STEPS)
+            promised = self.central.to_fields(users, epsilon)
         return Cell(
             mechanism=name,
             epsilon=float(epsilon),
-            epsilon_exact=epsilon_above(total_loss(protocol.stages())),
+            epsilon_exact=exact,
             users=users,
             keys=self.population.n_keys,
             pairs_per_user=self.pairs_per_user,
@@ -161,7 +183,25 @@ class _Setting:
             seconds=round(time.perf_counter() - started, 4),
             errors=_over_runs(runs, np.mean),
             standard_errors=_over_runs(runs, _standard_error),
+            central=promised,
         )
+
+    def _allowed(
+        self, name: str, made: Callable[[object], Protocol], central: Central, at_most: float
+    ) -> float:
+        """The largest local epsilon at which what one round asks keeps the central promise."""
+        if find_method(name)[0].has_several_rounds:
+            raise MechanismError(
+                f'"{name}" asks a person several times; a central epsilon is for auto and one round'
+            )
+        budgets: dict[Mechanism, Fraction] = {}
+
+        def asked(budget: Fraction) -> Mechanism:
+            (stage,) = made(budget).stages()
+            budgets[stage.mechanism] = budget
+            return stage.mechanism
+
+        return float(budgets[central.allowance(self.population.n_users * self.twins, at_most)(asked)])
 
     def _run(self, protocol: Protocol, name: str, epsilon: float, repeat: int) -> Errors:
         rng = insecure_generator(self.seed, zlib.crc32(f"{name} {epsilon}".encode()), repeat)

@@ -13,13 +13,13 @@ from keyveil.plan import Choice, Crowd, best
 from keyveil.protocols.auto.settings import Settings
 from keyveil.rounds import Group
 
-# Where answers hide among others noise is small, and an interval is as long as what a cut may hide: a
-# length is then chosen by that, not by what it most likely hides.
+# Where answers hide among others noise is small, and an interval of a top key is as long as what a cut may
+# hide: the length for those is then chosen by that, not by what it most likely hides.
 _PROMISED_WORST = 1.0
 
 
-def choose(settings: Settings, law: SizeLaw, n_keys: int, share: Fraction) -> Choice:
-    """What suits these sizes and so many keys, if this share of the users answers."""
+def choose(settings: Settings, law: SizeLaw, n_keys: int, share: Fraction, is_top: bool = False) -> Choice:
+    """What suits these sizes and so many keys, of the top or all, if this share of the users answers."""
     crowd = settings.crowd(law, n_keys)
     # Those who check truncation may come out of this share.
     asked = share - settings.tuning.check if settings.holds_several else share
@@ -27,7 +27,7 @@ def choose(settings: Settings, law: SizeLaw, n_keys: int, share: Fraction) -> Ch
     tuning = settings.tuning.choosing
     if settings.kept is not None:
         epsilon = settings.allowance((1 - asked, Fraction(1)))
-        tuning = replace(tuning, worst=_PROMISED_WORST)
+        tuning = replace(tuning, worst=_PROMISED_WORST) if is_top else tuning
     return best(
         epsilon,
         crowd,

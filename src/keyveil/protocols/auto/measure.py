@@ -40,7 +40,7 @@ def ask_all(settings: Settings, opening: Opening, choice: Choice) -> Round:
 def ask_again(settings: Settings, before: Round, candidates: Candidates) -> Round:
     """Everybody who is left, about the candidates."""
     low, keys = before.group[1], candidates.keys
-    choice = choose(settings, candidates.law, len(keys), 1 - low)
+    choice = choose(settings, candidates.law, len(keys), 1 - low, is_top=True)
     group = groups.main(settings.tuning, low, choice)
     return settings.round(before.campaign, before.number + 1, "measure", choice.mechanism, group, keys)
 

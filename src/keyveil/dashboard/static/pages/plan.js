@@ -52,6 +52,8 @@ const STEPS = 1000;
 const PALETTE = ["var(--blue)", "var(--orange)", "var(--green)", "var(--pink)", "var(--amber)", "var(--muted)"];
 const WAIT = 180;
 const TOP = 50;
+const DELTA = 1e-8;
+const HONEST = 0.5;
 // Errors come on the scale of shares, or of values from -1 to 1; people read percent.
 const UNITS = {
   frequency: [100, "error of frequencies", "% points"],
@@ -80,6 +82,7 @@ export async function draw({ content, query, remember, signal }) {
     skew: Number(query.get("skew") ?? 1),
   };
   for (const name of NAMES) state[name] = Number(query.get(name)) || SLIDERS[name].usual;
+  const relay = new Relay(query, () => change());
   const rows = Object.fromEntries(NAMES.map((name) => [name, slider(name, state, () => change())]));
   const want = choice(
     "want",
@@ -111,7 +114,7 @@ export async function draw({ content, query, remember, signal }) {
   const ask = async () => {
     asking.abort();
     const mine = (asking = new AbortController());
-    const body = { solve: state.solve, want: state.want, skew: state.skew };
+    const body = { solve: state.solve, want: state.want, skew: state.skew, ...relay.fields() };
     for (const name of NAMES) body[name] = state[name];
     remember(
       { ...body },
@@ -119,6 +122,7 @@ export async function draw({ content, query, remember, signal }) {
         solve: "error",
         want: "frequency",
         skew: 1,
+        relay: false,
         ...Object.fromEntries(NAMES.map((name) => [name, SLIDERS[name].usual])),
       },
     );
@@ -197,6 +201,7 @@ export async function draw({ content, query, remember, signal }) {
         field("What matters most", want),
         field("Popularity of keys", skew),
         skewSaid,
+        relay.node,
       ),
       h("div", {}, h("section", { class: "card" }, h("h2", {}, "What will be known"), words), outlook),
     ),
@@ -301,10 +306,55 @@ function sentences({ plan, solved }, state) {
   ];
 }
 
+/** Whether a relay hides reports, and what is then promised. */
+class Relay {
+  constructor(query, changed) {
+    this.is = h("input", { type: "checkbox", id: "relay" });
+    this.is.checked = query.get("relay") === "true";
+    const number = (name, usual, more) =>
+      h("input", { type: "number", id: `relay-${name}`, value: query.get(name) ?? usual, ...more });
+    this.delta = number("delta", DELTA, { min: 0, max: 1, step: "any" });
+    this.batch = number("batch", "", { min: 2, placeholder: "all" });
+    this.honest = number("honest", HONEST, { min: 0, max: 1, step: "any" });
+    this.more = h(
+      "div",
+      {},
+      h(
+        "p",
+        { class: "muted" },
+        "Epsilon above is then what a collector may learn that does not pool data with the relay.",
+      ),
+      field("Delta", this.delta),
+      field("Reports in a batch, at least", this.batch),
+      field("Share of a batch that is honest", this.honest),
+    );
+    this.node = h("fieldset", {}, h("label", {}, this.is, " A relay hides reports"), this.more);
+    this.more.hidden = !this.is.checked;
+    for (const input of [this.is, this.delta, this.batch, this.honest]) {
+      input.addEventListener("change", () => {
+        this.more.hidden = !this.is.checked;
+        changed();
+      });
+    }
+  }
+
+  fields() {
+    if (!this.is.checked) return { relay: false };
+    const batch = Number(this.batch.value);
+    return {
+      relay: true,
+      delta: Number(this.delta.value) || DELTA,
+      honest: Number(this.honest.value) || HONEST,
+      ...(batch >= 2 ? { batch: Math.round(batch) } : {}),
+    };
+  }
+}
+
 function rankingTable({ plan, solved: { keys } }) {
   const isSpread = plan.want === "distribution";
   const columns = [
     "Mechanism",
+    ...(plan.central ? ["Local epsilon"] : []),
     "l",
     "Frequency error, % points",
     isSpread ? "Share error, % points" : "Mean error, % of range",
@@ -341,6 +391,7 @@ function rankingTable({ plan, solved: { keys } }) {
               one.options.rho ? ` rho = ${one.options.rho}` : "",
               !at && h("span", { class: "badge open" }, "best"),
             ),
+            plan.central && h("td", { class: "number" }, Number(one.epsilon.toPrecision(3))),
             h("td", { class: "number" }, one.pairs_per_user),
             h("td", { class: "number" }, short(100 * one.frequency_rmse)),
             h(
