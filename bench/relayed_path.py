@@ -116,7 +116,7 @@ def _figures(truth: Truth, rows: dict[str, np.ndarray]) -> dict[str, float]:
     within = (rows["low"] <= truth.frequency) & (truth.frequency <= rows["high"])
     return {
         "frequency_mse_raw": float(np.mean((rows["raw"] - truth.frequency) ** 2)),
-        "frequency_mse_top": float(np.mean((rows["frequency"] - truth.frequency)[best] ** 2)),
+        "frequency_mse_top": float(np.mean((rows["top"] - truth.frequency)[best] ** 2)),
         "width_top": float(np.mean((rows["high"] - rows["low"])[best])),
         "mean_mse_top": float(np.mean((mean - truth.mean)[held] ** 2)),
         "coverage_top": float(np.mean(within[best])),
@@ -133,7 +133,8 @@ def _local(people: Population, truth: Truth, run: int) -> dict[str, float]:
         truth,
         {
             "raw": outcome.raw.frequency,
-            "frequency": outcome.published.frequency,
+            # What a table of the top keys shows.
+            "top": outcome.published.frequency_top,
             "mean": outcome.published.mean,
             "low": low,
             "high": high,
@@ -266,7 +267,7 @@ def _read_release(
         truth,
         {
             "raw": column("frequency_raw"),
-            "frequency": column("frequency"),
+            "top": column("frequency_top"),
             "mean": (column("mean") - LOW) / (HIGH - LOW) * 2 - 1,
             "low": column("frequency_low"),
             "high": column("frequency_high"),

@@ -42,6 +42,7 @@ nitpick_ignore = [
         "mechanisms.base.Ask",
         "mechanisms.symbol.keys_only.Encoder",
         "mechanisms.oracles.Oracle",
+        "shuffle.promise.Allowance",
     )
 ]
 
