@@ -25,7 +25,7 @@ class Central(NamedTuple):
 
     >>> central = Central(epsilon=1.0, delta=1e-8)
     >>> central.promise(100_000).hidden(Fraction(1)), central.users_for(6.5)
-    (50000, 33266)
+    (50000, 32992)
     """
 
     epsilon: float

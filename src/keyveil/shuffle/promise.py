@@ -29,7 +29,7 @@ class Promise(NamedTuple):
     1500
     >>> allowed = promise.allowance(Fraction(1), Fraction(8))
     >>> round(float(allowed(lambda epsilon: build("bucket", epsilon, n_keys=50)).loss))
-    1998
+    1986
     """
 
     central: float
