@@ -351,6 +351,11 @@ def _print(made: Plan, keys: int, scale: Scale) -> None:
     output().print(table(title, columns, rows))
     for sentence in (*_legend(made, scale), *made.words):
         output().print(f"- {sentence}")
+    if first.epsilon > Caps().campaign:
+        output().print(
+            f"- a device tells one campaign at most epsilon {Caps().campaign:g}: for this one the application "
+            f"says Reporter(..., caps=Caps(campaign={math.ceil(first.epsilon)})), and why"
+        )
     often = int(Caps().lifetime / first.epsilon)
     output().print(
         f"- a device spends {Caps().lifetime:g} in its life unless its owner sets another cap: "
