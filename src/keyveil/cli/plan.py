@@ -353,7 +353,7 @@ def _print(made: Plan, keys: int, scale: Scale) -> None:
         output().print(f"- {sentence}")
     if first.epsilon > Caps().campaign:
         output().print(
-            f"- a device tells one campaign at most epsilon {Caps().campaign:g}: for this one the application "
+            f"- a device tells one campaign at most epsilon {Caps().campaign:g}: for this one an application "
             f"says Reporter(..., caps=Caps(campaign={math.ceil(first.epsilon)})), and why"
         )
     often = int(Caps().lifetime / first.epsilon)
