@@ -23,7 +23,7 @@ import numpy as np
 
 from keyveil.collector.campaigns.access import NOBODY
 from keyveil.relay.settings import RelaySettings
-from keyveil.relay.store import FORMING, CarriedRound, Crowd, OutgoingBatch, RelayStore
+from keyveil.relay.store import FORMING, CarriedRound, Crowd, OutgoingBatch, RelayStore, RelayTransaction
 from keyveil.report import to_frames
 
 _FRAME_BYTES = 4
@@ -73,8 +73,7 @@ class Batching:
         with self._store.write() as tx:
             did_end = tx.end_round(round.no, now=self._earliest(), why=why)
             if did_end:
-                detail = f"{round.number} {why}"
-                tx.log(at=self._earliest(), token=actor, act="round-ended", detail=detail)
+                self._note(tx, round, "round-ended", f"{round.number} {why}", actor)
         return did_end
 
     def _end_due(self) -> None:
@@ -93,8 +92,8 @@ class Batching:
         with self._store.write() as tx:
             if round.ended_at is not None:
                 # Those who are no batch of their own go with the others, and it is said how many they are.
-                detail = f"{size} of round {round.number}, {size % round.batch} of them merged into it"
-                tx.log(at=self._earliest(), token=NOBODY, act="last-batch", detail=detail)
+                said = f"{size} of round {round.number}, {size % round.batch} of them merged into it"
+                self._note(tx, round, "last-batch", said)
             return tx.begin_batch(id, round.no, crowd.key, size, per_part)
 
     def _draw(self, batch: OutgoingBatch) -> None:
@@ -113,9 +112,15 @@ class Batching:
     def _discard(self, round: CarriedRound, crowd: Crowd) -> None:
         with self._store.write() as tx:
             n = tx.discard(crowd.round, crowd.key)
-            detail = f"{n} of round {round.number}: fewer than {round.batch}"
-            tx.log(at=self._earliest(), token=NOBODY, act="discarded", detail=detail)
+            self._note(tx, round, "discarded", f"{n} of round {round.number}: fewer than {round.batch}")
         self._tell("discarded", round=round.number, reports=n, why=f"fewer than {round.batch}")
+
+    def _note(
+        self, tx: RelayTransaction, round: CarriedRound, act: str, detail: str, actor: str = NOBODY
+    ) -> None:
+        """A line of the log of acts."""
+        campaign = tx.id_of(round.campaign)
+        tx.log(at=self._earliest(), token=actor, act=act, campaign=campaign, detail=detail)
 
 
 def size_of_next(round: CarriedRound, crowd: Crowd) -> int:

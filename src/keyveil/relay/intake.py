@@ -7,6 +7,7 @@ from typing import Any
 from keyveil.collector.campaigns.cache import StoredCampaign
 from keyveil.collector.http.intake import Intake
 from keyveil.collector.problems import Problem
+from keyveil.collector.tokens import Credential
 from keyveil.collector.writing.upload import Upload
 from keyveil.relay.sealed import read_sealed, read_uniform_sealed
 
@@ -20,6 +21,12 @@ class SealedIntake(Intake):
         """Refuse what no relay carries."""
         if not known.campaign.is_relayed:
             raise Problem("not-relayed")
+
+    def named(self, known: StoredCampaign, credential: Credential | None) -> dict[str, Any]:
+        """What an upload is read with: a sealed one shows no campaign's tag."""
+        named = super().named(known, credential)
+        del named["tag"]
+        return named
 
     def read_upload(self, body: bytes, kind: str, **named: Any) -> Upload:
         """The upload in a body; one that cannot be taken apart is refused as a whole."""

@@ -155,7 +155,7 @@ class Relay(Host):
 
     def _id_of(self, no: int) -> str:
         with self.store.read() as tx:
-            return next(id for at, id, _ in tx.views() if at == no)
+            return tx.id_of(no)
 
     def _count_waiting(self) -> float:
         with self.store.read() as tx:

@@ -14,17 +14,17 @@ from keyveil.sealing import SEALED_HEADER_BYTES, SEALED_OVERHEAD, SealedHeader
 _MOST_KINDS = 64
 
 
-def read_sealed(body: bytes, kind: str, *, tag: bytes, campaign: str, token: str | None, most: int) -> Upload:
+def read_sealed(body: bytes, kind: str, *, campaign: str, token: str | None, most: int) -> Upload:
     """The upload in a body; one that cannot be taken apart is refused as a whole.
 
     >>> from keyveil.report import to_frames
-    >>> upload = read_sealed(to_frames([b"short"]), FRAMED, tag=b"", campaign="", token=None, most=9)
+    >>> upload = read_sealed(to_frames([b"short"]), FRAMED, campaign="", token=None, most=9)
     >>> upload.n_reports, upload.statuses
     (1, ['wrong-length'])
     """
     if kind != FRAMED:
         raise Problem("unsupported-type", f"expected {FRAMED}")
-    uniform = read_uniform_sealed(body, tag=tag, campaign=campaign, token=token, most=most)
+    uniform = read_uniform_sealed(body, campaign=campaign, token=token, most=most)
     if uniform is not None:
         return uniform
     try:
@@ -32,29 +32,23 @@ def read_sealed(body: bytes, kind: str, *, tag: bytes, campaign: str, token: str
     except ReportRejected as error:
         raise Problem("bad-batch", str(error)) from None
     upload = Upload(campaign, token, len(places), [], len(body))
-    kinds: dict[tuple[bytes, int], list[int]] = defaultdict(list)
+    kinds: dict[tuple[SealedHeader, int], list[int]] = defaultdict(list)
     for place, (start, length) in enumerate(places):
         try:
-            SealedHeader.read(body[start : start + length])
+            kinds[SealedHeader.read(body[start : start + length]), length].append(place)
         except ReportRejected as error:
             upload.mark((place,), error.code.value)
-            continue
-        kinds[body[start : start + SEALED_HEADER_BYTES], length].append(place)
     if len(kinds) > _MOST_KINDS:
         raise Problem("bad-batch", f"expected reports to one round and key, got {len(kinds)} kinds")
-    for (head, length), here in kinds.items():
+    for (header, length), here in kinds.items():
         joined = b"".join(body[places[at][0] : places[at][0] + length] for at in here)
-        upload.parts.append(UploadPart(SealedHeader.read(joined).round, length, joined, here))
-        assert joined.startswith(head)
+        upload.parts.append(UploadPart(header.round, length, joined, here))
     upload.read = None if upload.statuses is None else list(upload.statuses)
     return upload
 
 
-def read_uniform_sealed(
-    body: bytes, *, tag: bytes, campaign: str, token: str | None, most: int
-) -> Upload | None:
+def read_uniform_sealed(body: bytes, *, campaign: str, token: str | None, most: int) -> Upload | None:
     """The upload in a body of frames to one round and key; None where it must be taken apart."""
-    del tag
     equal = equal_frames(body, SEALED_HEADER_BYTES, most)
     if equal is None or equal.length <= SEALED_OVERHEAD:
         return None

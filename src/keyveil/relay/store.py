@@ -108,6 +108,11 @@ class RelayTransaction(SqliteStatements):
             (no, id, view) for no, id, view in self._all("select no, id, view from campaigns order by no")
         ]
 
+    def id_of(self, campaign: int) -> str:
+        """The id of the campaign with a number here."""
+        ((id,),) = self._all("select id from campaigns where no = ?", (campaign,))
+        return str(id)
+
     def keep_view(self, id: str, view: str) -> int:
         """The collector's words about a campaign; its number here."""
         self._run(

@@ -168,7 +168,7 @@ class Intake:
             return None
         self._reserve(credential)
         sender = Sender(address, None if credential is None else credential.id)
-        return Announced(known, credential, sender, self._named(known, credential))
+        return Announced(known, credential, sender, self.named(known, credential))
 
     def admits_again(self, announced: Announced) -> bool:
         """Whether an upload with the header of one that was admitted is admitted too."""
@@ -242,7 +242,7 @@ class Intake:
         if credential is not None:
             room.sender = Sender(room.sender.address, credential.id)
         body = await self._body(headers, receive, self._largest_of(kind), room)
-        upload = await self._taken_apart(body, kind, self._named(known, credential), is_packed, room)
+        upload = await self._taken_apart(body, kind, self.named(known, credential), is_packed, room)
         self._charge(credential, upload)
         return upload
 
@@ -327,7 +327,7 @@ class Intake:
     async def _work(self, call: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call, *args)
 
-    def _named(self, known: StoredCampaign, credential: Credential | None) -> dict[str, Any]:
+    def named(self, known: StoredCampaign, credential: Credential | None) -> dict[str, Any]:
         """What an upload is read with."""
         return {
             "tag": known.tag,
@@ -413,7 +413,7 @@ class ReportIntake(Intake):
         room.sender = Sender(room.sender.address, credential.id)
         try:
             body = await self._body(headers, request.receive, self._largest, room)
-            named = self._named(known, credential)
+            named = self.named(known, credential)
             turn = self._turn(room.sender)
             async with turn:
                 opened = await self._apart(
