@@ -257,11 +257,11 @@ def test_a_central_epsilon_is_planned_beside_no_relay_and_written(tmp_path):
     file = tmp_path / "campaign.toml"
     shown = plan(*crowd, "--delta", 1e-6, "--write", file)
     assert shown.returncode == 0, shown.stderr
-    assert "60,000 users at central epsilon 1 and delta 1e-06, in batches of 60,000" in shown.stdout
+    assert "60,000 users at central epsilon 1 and delta 1e-06, in batches of 48,000" in shown.stdout
     assert "a collector that does not pool data with the relay learns at most epsilon 1" in shown.stdout
     written = tomllib.loads(file.read_text())
     assert written["relay"] == "required"
-    assert (written["batch"], written["honest"]) == (60_000, 0.5)
+    assert (written["batch"], written["honest"]) == (48_000, 0.5)
     assert (written["central_epsilon"], written["delta"]) == (1.0, 1e-6)
     campaign = Campaign.load(file)
     assert largest_promised(campaign) == campaign.epsilon > 4
@@ -291,10 +291,10 @@ def test_people_are_simulated_at_the_local_epsilon_that_a_relay_allows(tmp_path)
     shown = subprocess.run([KEYVEIL, *map(str, arguments), "--repeats", "1"], capture_output=True, text=True)
     assert shown.returncode == 0, shown.stderr
     bucket, auto = json.loads(shown.stdout)
-    assert bucket["central"]["batch"] == 2000
+    assert bucket["central"]["batch"] == 1600
     mechanism = build("bucket", bucket["epsilon"], n_keys=7)
-    assert keeps(mechanism, 1000, 0.8, 1e-6)
-    assert not keeps(build("bucket", bucket["epsilon"] + 1 / 64, n_keys=7), 1000, 0.8, 1e-6)
+    assert keeps(mechanism, 800, 0.8, 1e-6)
+    assert not keeps(build("bucket", bucket["epsilon"] + 1 / 64, n_keys=7), 800, 0.8, 1e-6)
     assert 0.8 < auto["epsilon"] == auto["central"]["local_epsilon"] < 8
     shown = subprocess.run(
         [KEYVEIL, "simulate", pairs, "--mechanism", "privkvm", "--central", "1"],

@@ -302,18 +302,18 @@ def test_every_candidate_has_the_largest_local_epsilon_that_keeps_the_promise():
         made = build(
             each.mechanism, each.epsilon, n_keys=50, pairs_per_user=each.pairs_per_user, **each.options
         )
-        assert keeps(made, 50_000, 1.0, 1e-8), each.mechanism
+        assert keeps(made, 40_000, 1.0, 1e-8), each.mechanism
         more = each.epsilon + 1 / 64
         if each.epsilon < 12:
             made = build(each.mechanism, more, n_keys=50, pairs_per_user=each.pairs_per_user, **each.options)
-            assert not keeps(made, 50_000, 1.0, 1e-8), each.mechanism
+            assert not keeps(made, 40_000, 1.0, 1e-8), each.mechanism
     said = plan.to_fields()["central"]
-    assert (said["epsilon"], said["delta"], said["batch"], said["honest"]) == (1.0, 1e-8, 100_000, 0.5)
+    assert (said["epsilon"], said["delta"], said["batch"], said["honest"]) == (1.0, 1e-8, 80_000, 0.5)
     assert said["local_epsilon"] == plan.choice.epsilon
     assert said["frequency_rmse"] == plan.choice.frequency_rmse
     plain = make_plan(SMALL, epsilon=1.0, users=100_000)
     assert said["without_relay"]["frequency_rmse"] == plain.choice.frequency_rmse
-    assert said["frequency_rmse"] < said["without_relay"]["frequency_rmse"] / 8
+    assert said["frequency_rmse"] < said["without_relay"]["frequency_rmse"] / 7
 
 
 def test_a_batch_or_honest_share_that_is_smaller_allows_less():
@@ -329,7 +329,7 @@ def test_a_batch_or_honest_share_that_is_smaller_allows_less():
 
 def test_users_are_solved_for_a_local_epsilon_and_for_an_error():
     plan = make_plan(SMALL, epsilon=6.0, users=None, central=HIDDEN)
-    mechanism, hidden = build("bucket", 6.0, n_keys=50), plan.choice.users // 2
+    mechanism, hidden = build("bucket", 6.0, n_keys=50), plan.choice.users * 4 // 10
     assert keeps(mechanism, hidden, 1.0, 1e-8)
     assert not keeps(mechanism, hidden * 99 // 100, 1.0, 1e-8)
     wanted = make_plan(SMALL, epsilon=None, users=None, error=0.005, central=HIDDEN)

@@ -24,7 +24,9 @@ _OPTIONS = (
         "that a report tells by itself, and may be left out.",
     ),
     click.option("--delta", type=float, help="The chance that --central leaves aside; 1e-8 if left out."),
-    click.option("--batch", type=int, help="How many reports the relay forwards at once, at least; or all."),
+    click.option(
+        "--batch", type=int, help="How many reports the relay forwards at once, at least; four fifths of all."
+    ),
     click.option("--honest", type=float, help="The share of a batch that is taken to be honest; 0.5."),
 )
 

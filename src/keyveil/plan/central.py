@@ -18,6 +18,8 @@ from keyveil.shuffle import Allowance, Promise, keeps
 
 # A plan asks nobody at more than this, nor takes longer batches to be possible.
 LARGEST_LOCAL, MOST_HIDDEN = 12.0, 10**9
+# Of those who are expected, the part that a batch waits for.
+WHO_COME = Fraction(4, 5)
 
 
 class Central(NamedTuple):
@@ -25,13 +27,14 @@ class Central(NamedTuple):
 
     >>> central = Central(epsilon=1.0, delta=1e-8)
     >>> central.promise(100_000).hidden(Fraction(1)), central.users_for(6.5)
-    (50000, 32992)
+    (40000, 41240)
     """
 
     epsilon: float
     delta: float
     batch: int | None = None
-    """All users where nothing is said."""
+    """Four fifths of the users where nothing is said: not all of them answer, and a batch that is never full
+    is thrown away."""
     honest: float = HONEST
 
     def checked(self) -> Central:
@@ -49,8 +52,9 @@ class Central(NamedTuple):
         return self
 
     def promise(self, users: int) -> Promise:
-        """The same with batches of all users, where nothing is said of them."""
-        return Promise(self.epsilon, self.delta, max(2, self.batch or users), self.honest)
+        """The same in numbers, for so many users."""
+        batch = math.floor(users * WHO_COME) if self.batch is None else self.batch
+        return Promise(self.epsilon, self.delta, max(2, batch), self.honest)
 
     def allowance(self, users: int, at_most: float | None = None) -> Allowance:
         """What everybody may be asked; refuses batches that are never full."""
@@ -59,7 +63,7 @@ class Central(NamedTuple):
         return self.promise(users).allowance(Fraction(1), Fraction(str(at_most or LARGEST_LOCAL)))
 
     def users_for(self, epsilon: float) -> int:
-        """The fewest users in one batch among whom `bucket` may be asked at a local epsilon."""
+        """The fewest users of whom a batch is among whom `bucket` may be asked at a local epsilon."""
         mechanism = Bucket.for_epsilon(epsilon, n_keys=1)
         low, high = 1, MOST_HIDDEN
         if not keeps(mechanism, high, self.epsilon, self.delta):
@@ -68,7 +72,7 @@ class Central(NamedTuple):
             middle = math.isqrt(low * high) if high > 2 * low else (low + high) // 2
             kept = middle > 1 and keeps(mechanism, middle, self.epsilon, self.delta)
             low, high = (low, middle) if kept else (max(middle, low + 1), high)
-        return math.ceil(high / Fraction(str(self.honest)))
+        return math.ceil(high / Fraction(str(self.honest)) / WHO_COME)
 
     def fewest_users(self, error_with: Callable[[int], float], error: float, most: int) -> int:
         """The fewest users, to a hundredth, who reach an error at what hides among them."""
