@@ -83,6 +83,10 @@ bench: $(VENV)/.dev            ## speed and theory against measurement; DATA=fol
 	$(BIN)/python bench/issued.py
 	$(BIN)/python bench/client.py
 	$(BIN)/python bench/sealing.py
+	$(BIN)/python bench/relay.py --json bench/results/relay.json
+	$(BIN)/python bench/shuffle.py
+	$(BIN)/python bench/relayed.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python bench/relayed_path.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python bench/collector.py --overload 60
 	$(BIN)/python bench/direct.py
 	$(BIN)/python bench/attacks.py

@@ -1,6 +1,6 @@
 """One epsilon towards the collector, without a relay and with one: devices, relay and collector over HTTP.
 
-    python bench/relayed_path.py --data FOLDER [--runs 5] [--users N]
+    python bench/relayed_path.py [--data FOLDER] [--runs 5] [--users N]
 
 rent_the_runway (105,508 users, 5,850 keys) at central epsilon 1 and delta 1e-8, by what part is honest.
 Through the relay: `keyveil send --relay` noises and seals each record as a device does, `keyveil relay`
@@ -51,11 +51,14 @@ GOALS = {"frequency_mse_raw": 500, "frequency_mse_top": 40, "width_top": 10, "me
 def main() -> None:
     """Run both, print, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--users", type=int, help="Only the first so many people.")
     parser.add_argument("--honest", default="0.5,1", help="Shares of a batch that are taken to be honest.")
     asked = parser.parse_args()
+    if asked.data is None or not (asked.data / f"{SET}.parquet").is_file():
+        print("skipped: it needs rent_the_runway.parquet; pass --data FOLDER")
+        return
     with tempfile.TemporaryDirectory(prefix="keyveil-path-") as folder:
         pairs = _pairs(asked.data, asked.users, Path(folder))
         people = read_pairs(pairs)
