@@ -5,6 +5,7 @@ from collecting import Caller, answers, make_question, make_reports
 from relaying import relayed
 from relays import RelayCaller
 
+from keyveil.client.answer import HttpAnswer
 from keyveil.report import read_frames
 from keyveil.sealing import OpeningKey, SealedHeader, SealingKey
 
@@ -221,3 +222,28 @@ def test_large_batches_go_in_parts(tmp_path, caller, campaign):
     assert sizes(caller, campaign) == [10, 30]
     assert caller.collector.readout.tally(campaign.id, 1) == campaign.tally(reports)
     relay.close()
+
+
+def test_a_batch_that_is_not_taken_holds_up_no_other(caller, campaign, relay):
+    other = relayed(make_question, name="another")
+    caller.create(other)
+    for each in (campaign, other):
+        relay.send(each, relay.seal(each, answers(each, None, 12)))
+        relay.end(each)
+    exchange = relay.relay.forwarding._exchange
+
+    def refusing(url, body, timeout, largest):
+        if campaign.id in url:
+            return HttpAnswer(status=503, body=b'{"code": "campaign-damaged", "detail": "it is damaged"}')
+        return exchange(url, body, timeout, largest)
+
+    relay.relay.forwarding._exchange = refusing
+    assert not relay.relay.forwarding.forward_all()
+    assert (sizes(caller, campaign), sizes(caller, other)) == ([], [12])
+    relay.relay.tick()
+    assert "it is damaged" in relay("GET", "/readyz").json["failing"]
+    relay.relay.forwarding._exchange = exchange
+    assert relay.relay.forwarding.forward_all()
+    assert sizes(caller, campaign) == [12]
+    relay.relay.tick()
+    assert relay("GET", "/readyz").json["failing"] == ""

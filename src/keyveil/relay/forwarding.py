@@ -73,10 +73,22 @@ class Forwarding:
         self._wake.set()
 
     def forward_all(self) -> bool:
-        """Send what is ready; whether all of it was dealt with."""
+        """Send what is ready; whether all of it was dealt with. A batch that is not taken holds up no other."""
         with self._store.read() as tx:
             ready = tx.batches("state = ?", (READY,))
-        return all(self._forward(batch) for batch in ready)
+        is_done = True
+        for batch in ready:
+            try:
+                is_done = self._forward(batch) and is_done
+            except StoreError:
+                raise
+            except (KeyveilError, OSError) as error:
+                # Nobody answers.
+                self._fail(str(error))
+                return False
+        if is_done:
+            self._failures, self.failing = 0, ""
+        return is_done
 
     def _work(self) -> None:
         while not self._is_stopping:
@@ -101,17 +113,12 @@ class Forwarding:
                 self._settle(batch, FORWARDED)
                 return True
             part, reports = following
-            try:
-                answer = self._send(batch, part, reports)
-            except (KeyveilError, OSError) as error:
-                self._fail(str(error))
-                return False
+            answer = self._send(batch, part, reports)
             if answer.status == 200:
                 with self._store.write() as tx:
                     n_before = tx.left_of(batch.no)
                     tx.take_part(batch.no, part)
                     self.n_forwarded += n_before - tx.left_of(batch.no)
-                self._failures, self.failing = 0, ""
             elif _code(answer) in _FINAL:
                 self._tell("batch-refused", batch=batch.id, why=answer.said)
                 self._settle(batch, REFUSED)

@@ -96,7 +96,8 @@ class Relay(Host):
             n_made = self.batching.tick()
         if n_made:
             self.forwarding.wake()
-        self.ailing = "; ".join(filter(None, (self._unreached, self.forwarding.failing)))
+        ended = "" if self.forwarding.is_alive else "the thread that forwards has ended"
+        self.ailing = "; ".join(filter(None, (self._unreached, self.forwarding.failing, ended)))
 
     def refresh(self) -> None:
         """Ask the collector what there is now."""
