@@ -73,7 +73,7 @@ class Forwarding:
         self._wake.set()
 
     def forward_all(self) -> bool:
-        """Send what is ready; whether all of it was dealt with. A batch that is not taken holds up no other."""
+        """Send what is ready; whether all was dealt with. A batch that is not taken holds up no other."""
         with self._store.read() as tx:
             ready = tx.batches("state = ?", (READY,))
         is_done = True
