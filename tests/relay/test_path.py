@@ -247,3 +247,16 @@ def test_a_batch_that_is_not_taken_holds_up_no_other(caller, campaign, relay):
     assert sizes(caller, campaign) == [12]
     relay.relay.tick()
     assert relay("GET", "/readyz").json["failing"] == ""
+
+
+def test_a_key_that_was_just_made_is_asked_for_when_somebody_seals_to_it(caller, campaign, relay):
+    relay("GET", f"/v1/campaigns/{campaign.id}")
+    relay.key()
+    newest = caller("POST", "/v1/keys", token=caller.admin).json["keys"][0]["public"]
+    sealed = relay.seal(campaign, make_reports(campaign, 1), key=SealingKey(bytes.fromhex(newest)))
+    assert relay.send(campaign, sealed) == ["unknown-key"]
+    relay.relay.tick()
+    assert relay.send(campaign, sealed) == ["accepted"]
+    asked = sum(path == "/v1/keys" for path, _ in relay.asked)
+    relay.relay.tick()
+    assert sum(path == "/v1/keys" for path, _ in relay.asked) == asked

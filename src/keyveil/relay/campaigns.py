@@ -71,6 +71,8 @@ class Campaigns:
         self._known: dict[str, CarriedCampaign] = {}
         self._keys: bytes | None = None
         self._key_ids: frozenset[bytes] = frozenset()
+        self.wants_keys = False
+        """Whether somebody has sealed to a key that is not known here."""
         self._strange: dict[str, float] = {}
         self._asking = threading.Lock()
         self._lookups, self._looked_at = _LOOKUPS, time.monotonic()
@@ -112,6 +114,8 @@ class Campaigns:
 
     def takes_key(self, id: bytes) -> bool:
         """Whether the collector lists the key; devices may have heard of a new one first."""
+        if id not in self._key_ids:
+            self.wants_keys = True
         return id in self._key_ids
 
     # --- asking ---
@@ -125,6 +129,7 @@ class Campaigns:
 
     def refresh_keys(self) -> None:
         """Ask for the keys."""
+        self.wants_keys = False
         said = self._ask("/v1/keys", _LARGEST_KEYS)
         ids = _read_keys(said)
         with self._store.write() as tx:

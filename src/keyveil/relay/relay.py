@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from keyveil.client import transport
 from keyveil.client.transport import Exchange
@@ -91,7 +92,9 @@ class Relay(Host):
     # --- what goes on in the background ---
 
     def tick(self) -> None:
-        """Make the batches that are due."""
+        """Make the batches that are due; ask for the keys if a device knows one that is not known here."""
+        if self.campaigns.wants_keys:
+            self._ask(self.campaigns.refresh_keys)
         with self._making:
             n_made = self.batching.tick()
         if n_made:
@@ -101,8 +104,11 @@ class Relay(Host):
 
     def refresh(self) -> None:
         """Ask the collector what there is now."""
+        self._ask(self.campaigns.refresh)
+
+    def _ask(self, question: Callable[[], None]) -> None:
         try:
-            self.campaigns.refresh()
+            question()
         except KeyveilError as error:
             if str(error) != self._unreached:
                 self.log.event("not-reached", why=str(error))
