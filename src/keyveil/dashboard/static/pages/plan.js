@@ -314,7 +314,7 @@ class Relay {
     const number = (name, usual, more) =>
       h("input", { type: "number", id: `relay-${name}`, value: query.get(name) ?? usual, ...more });
     this.delta = number("delta", DELTA, { min: 0, max: 1, step: "any" });
-    this.batch = number("batch", "", { min: 2, placeholder: "all" });
+    this.batch = number("batch", "", { min: 2, placeholder: "4 in 5 users" });
     this.honest = number("honest", HONEST, { min: 0, max: 1, step: "any" });
     this.more = h(
       "div",
