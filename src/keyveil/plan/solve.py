@@ -15,6 +15,7 @@ from keyveil.plan.central import MOST_HIDDEN, Central
 from keyveil.plan.choice import Allowed
 from keyveil.plan.crowd import Crowd
 from keyveil.plan.predict import Prediction, candidates
+from keyveil.shuffle.best import STEPS
 
 # What a method of several rounds promises a crowd at an epsilon, and how far that is off where others come
 # instead; predicted by a layer that knows its rounds.
@@ -133,7 +134,7 @@ def make_plan(
     ranked = candidates(asked, crowd, want=want, at=at, top=top, most_bias=most_bias)
     # What auto is asked at, at most: its groups ask what is allowed them.
     if central is not None:
-        epsilon = max(math.ceil(64 * epsilon_above(each.mechanism.loss)) / 64 for each in ranked)
+        epsilon = max(math.ceil(STEPS * epsilon_above(each.mechanism.loss)) / STEPS for each in ranked)
     assert epsilon is not None
     others = alternatives(crowd) if bands else ()
     predictions = [candidate.predict(crowd, at, top) for candidate in ranked]
