@@ -4,8 +4,9 @@ A campaign that nobody has asked for here is looked up when somebody does, a few
 must not make a relay ask. What was heard is kept on disk, so that a relay which starts while the collector
 is away goes on taking reports to the rounds that it knows.
 
-The campaign's id is its hash, so its text is what it was. Whatever else a collector says can only end a
-round early, or put off its reports: how many hide together follows from the campaign's text.
+The campaign's id is its hash, so its text is what it was. How many hide together follows from its `batch` and
+from the part of the devices that a round asks, and that part is the collector's word: one that opens a round for
+few has small batches, in public.
 """
 
 from __future__ import annotations
@@ -178,14 +179,14 @@ class Campaigns:
 
     def _keep(self, id: str, body: bytes) -> None:
         """What the collector said of a campaign, and what follows for its rounds."""
+        before = self._known.get(id)
+        if before is not None and before.view == body:
+            return
         campaign, said = _read_view(id, body)
         if not campaign.is_relayed:
             self._known[id] = self._carry(0, campaign, said, body)
             return
         asked = None if said["round"] is None else campaign.read_round(said["round"])
-        before = self._known.get(id)
-        if before is not None and before.view == body:
-            return
         with self._store.write() as tx:
             no = tx.keep_view(id, body.decode())
             ended = self._follow(tx, no, campaign, asked, said.get("closes_at"))
