@@ -1,5 +1,5 @@
-"""The demo's stage: a real collector as a process of its own, campaigns in it, and devices that report; and a
-relay, as another process, where that is what is shown.
+"""The demo's stage: a real collector as a process of its own, campaigns in it, and devices that report; where
+it is shown, a relay as another process.
 
 Devices are made up, everything else is real: the client draws from the system's randomness, reports go over
 HTTP in batches, as a site's own relay would send them, and the collector stores each before it answers.
@@ -108,17 +108,15 @@ class RelayStage:
         """For requests."""
         return Server(url=self.url, token=self.token)
 
-    def finish(self, campaign: Campaign, reports: int) -> list[int]:
-        """The round is over: the last batch goes, and arrives; how large the batches were."""
-        said = self.server.ask("POST", f"/v1/campaigns/{campaign.id}/rounds/1/end")
+    def finish(self, campaign: Campaign, reports: int) -> None:
+        """The round is over: the last batch goes, and arrives."""
+        self.server.ask("POST", f"/v1/campaigns/{campaign.id}/rounds/1/end")
         ends = time.monotonic() + _PATIENCE
         counted = f"/v1/campaigns/{campaign.id}/rounds"
         while self.collector.server.ask("GET", counted)["rounds"][0]["reports"] < reports:
             if time.monotonic() > ends:
                 raise TransportError("the relay's last batch did not arrive at the demo's collector")
             time.sleep(0.05)
-        sizes: list[int] = next(one["batches"] for one in said["rounds"] if one["campaign"] == campaign.id)
-        return sizes
 
 
 # A campaign, where its reports go, the token for it, the key to seal to if it is a relay, and people.
