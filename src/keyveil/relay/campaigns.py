@@ -5,8 +5,8 @@ must not make a relay ask. What was heard is kept on disk, so that a relay which
 is away goes on taking reports to the rounds that it knows.
 
 The campaign's id is its hash, so its text is what it was. How many hide together follows from its `batch` and
-from the part of the devices that a round asks, and that part is the collector's word: one that opens a round for
-few has small batches, in public.
+from the part of the devices that a round asks, and that part is the collector's word: one that opens a round
+for few has small batches, in public.
 """
 
 from __future__ import annotations
