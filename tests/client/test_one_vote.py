@@ -14,7 +14,6 @@ from devices import make_campaign
 
 from keyveil import Campaign
 from keyveil.client import Caps, Code, Reporter
-from keyveil.client.ledger import _connect
 from keyveil.errors import CampaignError, DescriptionError, KeyveilError
 from keyveil.mechanisms import build
 from keyveil.numerics import InsecureSeededEntropy
@@ -22,19 +21,6 @@ from keyveil.report import Envelope
 from keyveil.rounds import Round
 
 HELD = {"app-1": 30.0}
-
-
-@pytest.fixture
-def hurried(monkeypatch):
-    """Ledgers that do not wait for the disk: thousands are made here, and kills are tried elsewhere."""
-
-    def connect(path):
-        connection = _connect(path)
-        connection.execute("pragma synchronous = off")
-        connection.execute("pragma journal_mode = memory")
-        return connection
-
-    monkeypatch.setattr("keyveil.client.ledger._connect", connect)
 
 
 def asked_about(campaign, keys, number=1):

@@ -11,7 +11,7 @@ from devices import cheap_round, make_campaign
 
 from keyveil.client import Code, Limits, Reporter, courier, sealer
 from keyveil.client.answer import HttpAnswer
-from keyveil.client.ledger import Ledger, _connect
+from keyveil.client.ledger import Ledger
 from keyveil.client.status import look
 from keyveil.client.transport import is_same_place
 from keyveil.errors import MissingPackage, TransportError
@@ -671,19 +671,6 @@ FAILURES = (
     HttpAnswer(status=503),
     HttpAnswer(status=200, body=b"[]"),
 )
-
-
-@pytest.fixture
-def hurried(monkeypatch):
-    """Ledgers that do not wait for the disk: kills are tried elsewhere."""
-
-    def connect(path):
-        connection = _connect(path)
-        connection.execute("pragma synchronous = off")
-        connection.execute("pragma journal_mode = memory")
-        return connection
-
-    monkeypatch.setattr("keyveil.client.ledger._connect", connect)
 
 
 @pytest.mark.parametrize("seed", range(60))
