@@ -84,10 +84,7 @@ class Release:
 
     def rows(self) -> list[dict[str, Any]]:
         """The table as one dictionary a key; what is not finite becomes None."""
-        rows = [
-            dict(zip(self.columns, (_finite(cell) for cell in row), strict=True))
-            for row in zip(*self.columns.values(), strict=True)
-        ]
+        rows = table_rows(self.columns)
         for name, shares in self._bins().items():
             for row, own in zip(rows, shares, strict=True):
                 row[name] = [_finite(share) for share in own]
@@ -141,29 +138,20 @@ class Release:
 
         With `bins`, or in a campaign that is for distributions, each key's shares follow.
         """
-        lines = _CsvLines()
-        # A carriage return in a name is quoted only where the line's end has one too.
-        writer = csv.writer(lines, lineterminator="\r\n")
         shown = self._bins() if (self.wants_bins if bins is None else bins) else {}
         names = [
             f"{name.replace('bins', 'bin')}_{place}" for name in shown for place in range(len(shown[name][0]))
         ]
-        writer.writerow([*self.columns, *names])
-        for row in self.rows():
-            cells = [share for name in shown for share in row[name]]
-            row = {name: row[name] for name in self.columns} | dict(zip(names, cells, strict=True))
-            for word in ("key", "name"):
-                if word in row:
-                    row[word] = f"'{row[word]}" if row[word].startswith(_FORMULA) else row[word]
-            writer.writerow("" if cell is None else cell for cell in row.values())
-        return "".join(lines)
+        rows = [
+            {name: row[name] for name in self.columns}
+            | dict(zip(names, [share for name in shown for share in row[name]], strict=True))
+            for row in self.rows()
+        ]
+        return table_csv([*self.columns, *names], rows)
 
     def to_arrow(self) -> Any:
         """A pyarrow table; the metadata travels in its schema (needs the `analysis` extra)."""
-        pa = _needed("pyarrow", "pip install 'keyveil[analysis]'")
-        rows = self.rows()
-        table = pa.table({name: [row[name] for row in rows] for name in rows[0]})
-        return table.replace_schema_metadata({"keyveil": json.dumps(self.metadata)})
+        return table_arrow(self.rows(), self.metadata)
 
     def to_pandas(self) -> Any:
         """A pandas data frame (needs pandas)."""
@@ -372,6 +360,39 @@ def _columns(campaign: Campaign, raw: Estimates, shaped: Estimates) -> dict[str,
     return {**words, **{name: np.asarray(column) for name, column in numbers.items()}}
 
 
+def table_rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
+    """Columns as one dictionary a row; what is not finite becomes None.
+
+    >>> table_rows({"key": ["a", "b"], "mean": [1.5, math.nan]})
+    [{'key': 'a', 'mean': 1.5}, {'key': 'b', 'mean': None}]
+    """
+    return [
+        dict(zip(columns, (_finite(cell) for cell in row), strict=True))
+        for row in zip(*columns.values(), strict=True)
+    ]
+
+
+def table_csv(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
+    """A table as CSV; keys and names that a spreadsheet would run are quoted with an apostrophe."""
+    lines = _CsvLines()
+    # A carriage return in a name is quoted only where the line's end has one too.
+    writer = csv.writer(lines, lineterminator="\r\n")
+    writer.writerow(names)
+    for row in rows:
+        for word in ("key", "name"):
+            if word in row and row[word].startswith(_FORMULA):
+                row = {**row, word: f"'{row[word]}"}
+        writer.writerow("" if row[name] is None else row[name] for name in names)
+    return "".join(lines)
+
+
+def table_arrow(rows: Sequence[dict[str, Any]], metadata: dict[str, Any]) -> Any:
+    """A pyarrow table; the metadata travels in its schema."""
+    pa = _needed("pyarrow", "pip install 'keyveil[analysis]'")
+    table = pa.table({name: [row[name] for row in rows] for name in rows[0]})
+    return table.replace_schema_metadata({"keyveil": json.dumps(metadata)})
+
+
 def cells_of(row: dict[str, Any]) -> tuple[str, ...]:
     """What a table shows of a key: how many hold it, how much, each with its interval; "?" is not known.
 
@@ -417,6 +438,6 @@ class _CsvLines(list[str]):
 
 
 def _finite(cell: Any) -> Any:
-    if isinstance(cell, str):
+    if isinstance(cell, (str, int)):
         return cell
     return float(cell) if math.isfinite(cell) else None

@@ -11,6 +11,7 @@ from keyveil.simulate.laws import draw_tally, perturb_all
 from keyveil.simulate.metrics import Errors, Truth, measure, ncr, top_keys
 from keyveil.simulate.play import play
 from keyveil.simulate.population import Population, insecure_generator, synthetic
+from keyveil.simulate.series import play_series
 
 __all__ = [
     "Cell",
@@ -25,6 +26,7 @@ __all__ = [
     "ncr",
     "perturb_all",
     "play",
+    "play_series",
     "run",
     "synthetic",
     "top_keys",
