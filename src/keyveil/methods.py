@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from types import MappingProxyType
 
 from keyveil.errors import MechanismError
@@ -49,6 +50,8 @@ class Method:
     """Whether it chooses how to ask by what is wanted most."""
     tells_signs: bool = False
     """Whether values are rounded to signs, so that the public dither tells how they are spread at no cost."""
+    least_part: Fraction = Fraction(1)
+    """The smallest part of the devices that a round of it asks; all of them, where no groups are drawn."""
     from_literature: bool = False
     """Whether it is a paper's, kept for comparison."""
 
@@ -113,7 +116,11 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             takes_allocations=True,
             tells_signs=True,
         ),
-        "ks-grr": Method(what="candidates by hashing, then signed keys among them", tells_signs=True),
+        "ks-grr": Method(
+            what="candidates by hashing, then signed keys among them",
+            tells_signs=True,
+            least_part=Fraction(1, 10),
+        ),
         "ue-sw": Method(
             what="one noisy value per key; whole distributions",
             mechanism="ue-sw",
@@ -131,6 +138,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             needs_users=True,
             heeds_want=True,
             tells_signs=True,
+            least_part=Fraction(1, 100),
         ),
         "krr-harmony": Method(
             what="baseline: key by randomized response, sign apart",

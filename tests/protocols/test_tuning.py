@@ -20,12 +20,15 @@ import numpy as np
 import pytest
 
 from keyveil.estimate.shrink import Anchor, Evidence, shrink
-from keyveil.estimate.sizes import SizeLaw, Truncation, class_ends, size_classes, with_tail
+from keyveil.estimate.sizes import SizeLaw, Truncation, class_ends, class_means, size_classes, with_tail
 from keyveil.mechanisms import PopularSize, Response, SizeClass, build
 from keyveil.plan import Crowd, lengths, options
+from keyveil.plan.choice import promise
 from keyveil.protocols.auto import NEWEST, TUNINGS, Auto, check, discover, notes, values
 from keyveil.protocols.auto.answers import Answered, Answers
 from keyveil.protocols.auto.choose import choose, interest
+from keyveil.protocols.auto.opening import Opening
+from keyveil.shuffle import Promise
 from keyveil.simulate import insecure_generator, play, synthetic
 from keyveil.tally import Tally
 
@@ -59,6 +62,7 @@ class Scene(NamedTuple):
 
 
 WHOLE = Truncation(law=SizeLaw.exactly(1), l=1)
+OPENING = Opening("c", 2, Fraction(3, 100))
 EVEN = SizeLaw(sizes=np.arange(1.0, 101), shares=np.full(100, 0.01))
 
 TAILED = SizeLaw(sizes=2.0 ** np.arange(12), shares=0.5 ** np.arange(1, 13))
@@ -107,16 +111,19 @@ def mean_of_interest(scene):
     return float(interest(protocol, protocol.crowd(SizeLaw.exactly(8), 600)).mean())
 
 
+def takes_two(scene, l, keys=600):
+    """Whether there are two rounds where nothing else is compared: something is promised."""
+    promise = Promise(1.0, 1e-6, 8000, 0.5)
+    choice = SimpleNamespace(mechanism=SimpleNamespace(pairs_per_user=l))
+    return discover.pays(scene.auto(n_keys=keys, promise=promise), OPENING, choice, WHOLE.law)
+
+
 def shortest_in_two_rounds(scene):
-    protocols = (scene.auto(epsilon=Fraction(6), pairs_per_user=size) for size in range(2, 40))
-    return first(protocols, lambda each: each.stages()[2].purpose == "discover").pairs_per_user
+    return first(range(1, 40), lambda l: takes_two(scene, l))
 
 
 def fewest_keys_in_two_rounds(scene):
-    protocols = (
-        scene.auto(epsilon=Fraction(4), pairs_per_user=20, n_keys=keys) for keys in range(50, 900, 50)
-    )
-    return first(protocols, lambda each: each.stages()[2].purpose == "discover").n_keys
+    return first(range(50, 900, 50), lambda keys: takes_two(scene, 40, keys))
 
 
 def candidates(scene, in_top, **settings):
@@ -222,6 +229,11 @@ def times_levels_are_taken(scene):
     return taken
 
 
+def mean_told_by_levels(scene):
+    mechanism, tuning = build("levels", 4, n_keys=8), scene.tuning.choosing
+    return promise(mechanism, WHOLE, np.array([0.5]), 1e5, tuning).mean_error
+
+
 def length_chosen(scene, **crowd):
     """Padding lengths added up over budgets and numbers of users."""
     return sum(
@@ -253,6 +265,18 @@ def single_sizes(scene):
     return sum(after - start == 1 for start, after in pairwise(starts))
 
 
+def sizes_apart(scene):
+    """How many classes there are at a large budget, for short records and long ones."""
+    asked = (scene.auto(epsilon=Fraction(4), pairs_per_user=pairs).start("c") for pairs in (6, 20))
+    return sum(len(each.mechanism.encoder.starts) for each in asked)
+
+
+def mean_in_a_class(scene):
+    """Of sizes from 10 to 29, where fewer hold more."""
+    ends, shares = np.array([0.0, 4.0, 9.0, 29.0]), np.array([0.0, 0.7, 0.25, 0.05])
+    return float(class_means((0, 1, 5, 10), ends, shares, scene.tuning.size_model.steepest)[-1])
+
+
 def told_law(scene, support, expected=None):
     oracle = Response.for_epsilon(1, 5)
     tally = Tally.of(question="q", n_reports=1000, support=support)
@@ -260,14 +284,17 @@ def told_law(scene, support, expected=None):
     return SizeLaw.from_answers(classes, oracle, tally, scene.tuning.size_model, expected=expected)
 
 
-def strength(scene, heard, *, size=50, l=1, n=10**6):
-    """How much truncation is believed if those with popular keys are so spread over sizes 1, 60 and more."""
+def strength(scene, heard, *, much=0.5, n=10**6):
+    """How much truncation is believed if those with popular keys are so spread over sizes 1, 60 and more.
+
+    A part of the users holds much; a cut leaves one pair.
+    """
     asked = PopularSize(n_keys=3, popular=(0,), most=1, starts=(1, 60))
     oracle = Response.for_epsilon(1, 3)
     a, b = float(oracle.a), float(oracle.b)
     spread = np.array([1 - sum(heard), *heard])
     tally = Tally.of(question="q", n_reports=n, support=np.round(n * (b + (a - b) * spread)).astype(int))
-    cut = Truncation(law=SizeLaw.exactly(size), l=l)
+    cut = Truncation(law=SizeLaw(sizes=np.array([1.0, 75.0]), shares=np.array([1 - much, much])), l=1)
     return cut.checked(asked, oracle, tally, np.full(3, 0.002), scene.tuning.size_model).strength
 
 
@@ -370,18 +397,23 @@ def crowds_with_a_top(scene):
 
 UP, DOWN = 1, -1
 # What decides for none of the table's people: limits of time and for crowds of more than 65,536, guards
-# against noise, a warning's doubt, and what is asked of those who want frequencies or distributions alone.
+# against noise, a warning's doubt, what is asked of those who want frequencies or distributions alone, what
+# levels are chosen by where budgets are larger, and two rounds, which none of these few are asked.
 QUIET = {
     "bins",
     "choosing.longest",
     "choosing.own_keys",
+    "choosing.rounding",
     "choosing.sharing",
+    "few_tops",
     "fewest_tops",
+    "likely",
+    "long",
     "shrinking.concentrated",
+    "shrinking.dense",
     "shrinking.most_keys",
     "size_model.least_kept",
     "skew_doubt",
-    "surely",
     "top_points",
 }
 
@@ -397,9 +429,10 @@ class Consequence(NamedTuple):
 CONSEQUENCES = {
     "sizes": Consequence(lambda s: s.asked("sizes"), 300, UP),
     "most_values": Consequence(lambda s: s.asked("values", epsilon=Fraction(1, 2)), 500, UP),
-    "anchors": Consequence(lambda s: s.asked("values", users=10**6), 937, UP),
+    "fewest_values": Consequence(lambda s: s.asked("values", users=10**6), 10_000, UP),
+    "anchors": Consequence(lambda s: s.asked("values", users=40_000), 937, UP),
     "anchored": Consequence(enough_users, 9727860, DOWN),
-    "discover": Consequence(lambda s: s.asked("discover", users=10**6), 484531.5, UP),
+    "discover": Consequence(lambda s: s.asked("discover", users=10**6), 480000, UP),
     "overlap": Consequence(lambda s: s.asked("overlap"), 200, UP),
     "check": Consequence(lambda s: s.asked("check"), 200, UP),
     "size_reach": Consequence(
@@ -412,7 +445,7 @@ CONSEQUENCES = {
     "fewest_holders": Consequence(holders_at_least, 0.05, UP),
     "top_head": Consequence(frequency_of_interest, 0.22848751, DOWN),
     "top_points": Consequence(mean_of_interest, 0.11790684, DOWN),
-    "long": Consequence(shortest_in_two_rounds, 6, UP),
+    "long": Consequence(shortest_in_two_rounds, 5, UP),
     "few_tops": Consequence(fewest_keys_in_two_rounds, 200, UP),
     "likely": Consequence(lambda s: candidates(s, 2.0 ** -np.arange(40), top=1), 9, DOWN),
     "fewest_tops": Consequence(lambda s: candidates(s, np.zeros(500)), 40, UP),
@@ -433,10 +466,14 @@ CONSEQUENCES = {
     "choosing.worst": Consequence(lambda s: length_chosen(s, law=TAILED), 42, UP),
     "choosing.sharing": Consequence(hashes_asked_for, 524288, DOWN),
     "choosing.own_keys": Consequence(most_keys_alone, 992, UP),
+    "choosing.rounding": Consequence(mean_told_by_levels, 6.6335478e-05, UP),
     "choosing.longest": Consequence(lambda s: max(lengths(TAILED, s.tuning.choosing)), 476, DOWN),
     "choosing.longer": Consequence(lambda s: len(lengths(EVEN, s.tuning.choosing)), 15, DOWN),
     "size_model.every": Consequence(single_sizes, 6, UP),
     "size_model.wider": Consequence(lambda s: len(classes(s, 300)), 20, DOWN),
+    "size_model.resolved": Consequence(sizes_apart, 30, UP),
+    "size_model.steepest": Consequence(mean_in_a_class, 15.131248, DOWN),
+    "size_model.most_heard": Consequence(lambda s: strength(s, (0.3, 0.3), much=0.1), 0.1368546, UP),
     "size_model.tail": Consequence(lambda s: len(with_tail((0, 1, 2), 100, s.tuning.size_model)), 8, DOWN),
     "size_model.beyond": Consequence(lambda s: class_ends((0, 1, 2, 8), s.tuning.size_model)[-1], 12, UP),
     "size_model.mean_error": Consequence(
@@ -446,13 +483,13 @@ CONSEQUENCES = {
         lambda s: told_law(s, [0, 0, 1000, 0, 0]).mean_error, 0.013686043, UP
     ),
     "size_model.expected_users": Consequence(
-        lambda s: told_law(s, [150, 450, 150, 125, 125], expected=9.0).mean, 1.2634666, UP
+        lambda s: told_law(s, [150, 450, 150, 125, 125], expected=9.0).mean, 1.287019, UP
     ),
-    "size_model.unmodelled": Consequence(error_of_whole_records, 0.041411424, UP),
+    "size_model.unmodelled": Consequence(error_of_whole_records, 0.041605136, UP),
     "size_model.strength": Consequence(lambda s: strength(s, (0.0, 0.0)), 0.79999621, UP),
-    "size_model.strength_error": Consequence(lambda s: strength(s, (0.18, 0.02), n=3000), 0.030228232, DOWN),
-    "size_model.most_strength": Consequence(lambda s: strength(s, (0.0, 0.2), size=3, n=10**8), 1.5, UP),
-    "size_model.least_kept": Consequence(lambda s: strength(s, (0.0, 0.2)), 0.76593408, DOWN),
+    "size_model.strength_error": Consequence(lambda s: strength(s, (0.18, 0.02), n=3000), 0.033150797, DOWN),
+    "size_model.most_strength": Consequence(lambda s: strength(s, (0.0, 0.2), much=0.01, n=10**8), 1.5, UP),
+    "size_model.least_kept": Consequence(lambda s: strength(s, (0.0, 0.2)), 0.83198273, DOWN),
     "shrinking.step": Consequence(lambda s: places(s, 10_000), 50, DOWN),
     "shrinking.fewest": Consequence(lambda s: places(s, 20), 12, UP),
     "shrinking.largest_grid": Consequence(lambda s: places(s, 10**9), 640, UP),

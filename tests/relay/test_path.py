@@ -1,7 +1,11 @@
 """From devices through a relay to a collector: every report once, in batches of the promised size."""
 
+import json
+from dataclasses import replace
+from fractions import Fraction
+
 import pytest
-from collecting import Caller, answers, make_question, make_reports
+from collecting import NOW, Caller, answers, make_question, make_reports, make_series, wave_reports
 from relaying import relayed
 from relays import RelayCaller
 
@@ -102,6 +106,26 @@ def test_what_no_relay_carries_is_refused(caller, relay):
     assert sum(unknown.id in path for path, _ in relay.asked) == 1
 
 
+def test_a_round_for_few_is_not_carried(caller, relay, monkeypatch):
+    grouped = relayed(make_question, mechanism="auto", users=5000)
+    caller.create(grouped)
+    stage = grouped.first_round()
+    few = grouped.device_config(replace(stage, group=(Fraction(0), Fraction(1, 101))))
+    path = f"/v1/campaigns/{grouped.id}"
+    view = caller("GET", path).json
+    honest = relay.relay.campaigns._ask
+
+    def hostile(asked, *rest, **more):
+        if asked != path:
+            return honest(asked, *rest, **more)
+        return json.dumps(view | {"round": few | {"campaign": grouped.id}}).encode()
+
+    monkeypatch.setattr(relay.relay.campaigns, "_ask", hostile)
+    assert relay.send(grouped, relay.seal(grouped, answers(grouped, stage, 1))) == ["wrong-round"]
+    assert '"round-refused"' in relay.out.getvalue()
+    assert relay.rounds() == []
+
+
 def test_the_order_is_another_and_says_nothing_of_the_first(caller, campaign, relay):
     sealed = relay.seal(campaign, answers(campaign, None, 200))
     relay.send(campaign, sealed)
@@ -130,6 +154,19 @@ def test_keys_hide_apart(caller, campaign, relay):
     assert relay.rounds()[0]["discarded"] == 8
     [(_, body)] = [asked for asked in relay.asked if "/batches?" in asked[0]]
     assert {SealedHeader.read(sealed).key for sealed in read_frames(body)} == {SealedHeader.read(old[0]).key}
+
+
+def test_a_batch_is_of_one_key_whichever_is_drawn_first(caller, campaign, relay):
+    waiting = [relay.seal(campaign, answers(campaign, None, 12))]
+    caller("POST", "/v1/keys", token=caller.admin)
+    relay.relay.refresh()
+    waiting.append(relay.seal(campaign, answers(campaign, None, 13)))
+    for sealed in waiting:
+        assert relay.send(campaign, sealed) == ["accepted"] * len(sealed)
+    relay.end(campaign)
+    assert relay.turn()
+    batches = [sorted(read_frames(body)) for path, body in relay.asked if "/batches?" in path]
+    assert sorted(batches, key=len) == [sorted(sealed) for sealed in waiting]
 
 
 def test_an_outage_loses_nothing(caller, campaign, tmp_path):
@@ -260,3 +297,33 @@ def test_a_key_that_was_just_made_is_asked_for_when_somebody_seals_to_it(caller,
     asked = sum(path == "/v1/keys" for path, _ in relay.asked)
     relay.relay.tick()
     assert sum(path == "/v1/keys" for path, _ in relay.asked) == asked
+
+
+def test_waves_of_a_series_are_carried_and_those_who_are_late_too(tmp_path):
+    now, week = [NOW], 7 * 86400.0
+    caller = Caller(f"sqlite:///{tmp_path}/c.db", clock=lambda: now[0])
+    relay = RelayCaller(f"sqlite:///{tmp_path}/r.db", caller)
+    series = make_series("bucket", relay="required", batch=10)
+    body = {"campaign": json.loads(series.canonical_json), "terms": {"late": 3600.0}}
+    token = caller("POST", "/v1/series", token=caller.admin, json_body=body).json["device_token"]
+    for number in (1, 2):
+        wave = series.wave(number)
+        now[0] = NOW + (number - 1) * week + 5
+        caller.collector.calendar.tick()
+        assert caller("GET", f"/v1/series/{series.id}").json["wave"]["id"] == wave.id
+        assert caller.send(wave, wave_reports(wave, 1), token=token).code == "relay-required"
+        assert relay.send(wave, relay.seal(wave, wave_reports(wave, 12))) == ["accepted"] * 12
+        now[0] = NOW + number * week + 3000
+        assert relay.send(wave, relay.seal(wave, wave_reports(wave, 3))) == ["accepted"] * 3
+        # The last batch leaves before the collector takes no more.
+        now[0] = NOW + number * week + 3600 - 60
+        assert relay.turn()
+        now[0] += 60
+        assert relay.send(wave, relay.seal(wave, wave_reports(wave, 1))).code == "campaign-expired"
+        caller.collector.running.tick()
+        assert sizes(caller, wave) == [15]
+    answer = caller("GET", f"/v1/series/{series.id}/release", token=caller.admin)
+    assert {row["reports"] for row in answer.json["rows"]} == {15}
+    assert set(answer.json["metadata"]["central"]) == {"1", "2"}
+    relay.close()
+    caller.close()

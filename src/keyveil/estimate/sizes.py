@@ -48,6 +48,8 @@ _SPARE = 0.001
 _SETTLED, _MOST_STEPS = 1e-6, 2000
 # Steps of another law, and of the multiple of what is sought: a hundredth of a standard error is missed.
 _STEPS, _HALVINGS = 120, 16
+# A class of fewer users than this is as good as empty.
+_LEAST_SHARE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,12 @@ class SizeModel:
     """Sizes up to this one are classes of their own: what truncation takes depends most on small ones."""
     wider: float = 0.35
     """Above it each class begins this much later: what a cut keeps of its sizes differs by no more."""
+    resolved: float = 0.0
+    """Sizes up to this part of e**epsilon are classes of their own, too, if so many classes are enough: up to
+    so many randomized response keeps most of its answers. 0: budgets change no class."""
+    steepest: float = 0.0
+    """Within a class the density of sizes goes on as between its neighbours, by at most e to this power from
+    end to end. 0: the geometric middle stands for a class, whatever its neighbours are."""
     tail: float = 2.0
     """Beyond the sizes that are expected each class begins this many times later: few hold so much."""
     expected_users: float = 10.0
@@ -76,8 +84,15 @@ class SizeModel:
     """how far that may be off: neither 0 (everybody holds the popular keys) nor 1.5 is out of reach."""
     most_strength: float = 1.5
     """No more truncation than this is believed: above it noise is likelier than such tastes."""
+    most_heard: float = math.inf
+    """Of those who checked no more are believed to be in a class than this many times its share of the users:
+    who answers that popular keys are held is one of them, and classes where nobody is hold only noise."""
     least_kept: float = 0.05
     """No smaller part of popular pairs is believed to be kept: noise may say 0, which has no logarithm."""
+
+    def resolves(self, epsilon: float) -> int:
+        """Up to so many classes answers at this budget keep apart."""
+        return int(self.resolved * math.exp(epsilon))
 
 
 SIZE_MODEL = SizeModel()
@@ -121,6 +136,26 @@ def class_middles(starts: tuple[int, ...], model: SizeModel = SIZE_MODEL) -> Flo
     """The size that stands for each class: the geometric middle."""
     middles: Floats = np.sqrt(np.array(starts) * class_ends(starts, model))
     return middles
+
+
+def class_means(starts: tuple[int, ...], ends: Floats, shares: Floats, steepest: float) -> Floats:
+    """The mean size of each class, if its density goes on as between its neighbours.
+
+    >>> starts, ends = (0, 1, 2, 4, 8), np.array([0.0, 1.0, 3.0, 7.0, 15.0])
+    >>> class_means(starts, ends, np.array([0.1, 0.4, 0.4, 0.09, 0.01]), 4.0).round(2).tolist()
+    [0.0, 1.0, 2.37, 4.77, 9.44]
+    """
+    first = np.array(starts, dtype=np.float64)
+    width = ends - first + 1
+    density = np.log(np.maximum(shares, _LEAST_SHARE) / width)
+    slopes = np.gradient(density, (first + ends) / 2) if first.size > 1 else np.zeros(1)
+    means = first.copy()
+    for place in np.flatnonzero(width > 1):
+        sizes = np.arange(first[place], ends[place] + 1)
+        most = steepest / width[place]
+        weight = np.exp(np.clip(slopes[place], -most, most) * (sizes - first[place]))
+        means[place] = sizes @ weight / weight.sum()
+    return means
 
 
 class SizeAnswers(NamedTuple):
@@ -228,7 +263,11 @@ class SizeLaw:
         else:
             shares = answers.likeliest(model.expected_users * _exponential(classes.starts, expected))
         # A multiple of what as many binary answers about the mean would leave unknown; an order of magnitude.
-        sizes = class_middles(classes.starts, model)
+        if model.steepest:
+            most = np.minimum(class_ends(classes.starts, model), float(classes.n_keys))
+            sizes = class_means(classes.starts, most, shares, model.steepest)
+        else:
+            sizes = class_middles(classes.starts, model)
         spread = float(np.sqrt(shares @ (sizes - shares @ sizes) ** 2)) + model.least_spread
         odds = float(oracle.loss)
         error = model.mean_error * spread * (odds + 1) / (odds - 1) / math.sqrt(tally.n_reports)
@@ -307,7 +346,12 @@ class Truncation:
         """
         a, b, n = float(oracle.a), float(oracle.b), tally.n_reports
         heard = share(a, b, tally.cells["support"], n)[1:]
+        doubts = np.full(heard.size, b * (1 - b) / n / (a - b) ** 2)
         kept = np.minimum(1.0, self.l / np.maximum(class_middles(asked.starts, model), 1.0))
+        if model.most_heard < math.inf:
+            users, kept = self._in_classes(asked.starts, kept)
+            heard = np.clip(heard, 0.0, model.most_heard * users)
+            doubts = np.minimum(doubts, (model.most_heard * users) ** 2)
         kept[0] = 1.0
         whole = float(heard.sum())
         frequency = self.frequency(np.maximum(shares[list(asked.popular)], 0.0))
@@ -317,12 +361,20 @@ class Truncation:
         if whole <= 0 or modelled >= 0.999:
             return replace(self, strength=guess)
         found = min(1.0, max(model.least_kept, float(heard @ kept) / whole))
-        error = math.sqrt(b * (1 - b) * float(((kept - found) ** 2).sum()) / n) / ((a - b) * whole)
+        error = math.sqrt(float(doubts @ (kept - found) ** 2)) / whole
         strength = math.log(found) / math.log(modelled)
         found_error = error / (found * abs(math.log(modelled)))
         weight = doubt**2 / (doubt**2 + found_error**2)
         believed = weight * strength + (1 - weight) * guess
         return replace(self, strength=min(model.most_strength, max(0.0, believed)))
+
+    def _in_classes(self, starts: tuple[int, ...], kept: Floats) -> tuple[Floats, Floats]:
+        """The users in each class and what a cut keeps of their records; as given, where there are none."""
+        place = np.clip(np.searchsorted(np.array(starts), self.law.sizes, side="right") - 1, 0, None)
+        users = np.bincount(place, weights=self.law.shares, minlength=len(starts)).astype(float)
+        each = np.minimum(1.0, self.l / np.maximum(self.law.sizes, 1.0))
+        sums = np.bincount(place, weights=self.law.shares * each, minlength=len(starts))
+        return users, np.where(users > 0, sums / np.where(users > 0, users, 1.0), kept)
 
     def left_out(self, frequency: Floats, unmodelled: float = UNMODELLED, worst: float = 0.0) -> Floats:
         """The error that is likely to stay at a frequency, whatever the number of users.

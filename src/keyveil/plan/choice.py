@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from keyveil.estimate.sizes import SizeLaw, Truncation, slope
-from keyveil.mechanisms import KeyValueMechanism, SubsetSelection, build
+from keyveil.mechanisms import KeyValueMechanism, Levels, SubsetSelection, build
 from keyveil.mechanisms.oracles import COHORTS
 from keyveil.numerics import parse_epsilon
 from keyveil.plan.crowd import Crowd
@@ -61,6 +61,9 @@ class Choosing:
     """No padding length is tried beyond the records of all but this share of the users."""
     longer: float = 0.33
     """Each length tried is this much longer than the one before: noise grows by no more between two."""
+    rounding: float = 1.0
+    """Levels round a value by this part of the variance that signs do: none is lost at the ends, and half of
+    the way to one three levels lose a third of what signs do. 1: no less is counted."""
     own_keys: int = 1000
     """Up to so many keys one may be named alone, by `subset`: with more of them hashes are as good, to a part
     in 80 up to epsilon 2 and in 35 at 4, and a set takes a bit a key. 0: keys are never asked for alone."""
@@ -197,6 +200,9 @@ def promise(
     left = truncation.left_out(at, tuning.unmodelled, tuning.worst)
     # Of keys that nobody holds nothing is known, and of no key's mean where signs are tied.
     noise = spread.of_mean(1.0, tuning.typical_mean)
+    if isinstance(mechanism, Levels):
+        spared = (1 - tuning.rounding) * (1 - tuning.typical_mean**2)
+        noise = noise - spared * cut / mechanism.expected_asked(reports)
     known = cut**2 / (noise + (tuning.worst * tuning.unmodelled * truncation.unheard().part(cut) * cut) ** 2)
     of_mean = 1 / (1 / PRIOR_MEAN_VARIANCE + known)
     return Choice(

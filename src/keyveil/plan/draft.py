@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from keyveil.campaign import LARGEST_TEXT, MOST_KEYS, Campaign
 from keyveil.methods import find_method
 from keyveil.plan.solve import Plan
+from keyveil.series import Series
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -67,6 +68,8 @@ class Draft:
     users: int | None = None
     want: str | None = None
     unit: str | None = None
+    series: Series | None = None
+    """How often it is asked, where it is asked in waves."""
     owner: str = ""
     purpose: str = ""
     expires: str = ""
@@ -75,7 +78,7 @@ class Draft:
     def campaign(self) -> Campaign:
         """The campaign, checked."""
         said = {name: value for name, value in self._fields().items() if value is not None}
-        return Campaign(**said)
+        return Campaign(**said, series=self.series)
 
     def to_toml(self) -> str:
         """The file, with a comment where there is something to say."""
@@ -83,14 +86,30 @@ class Draft:
         for name, value in self._fields().items():
             if value is not None:
                 lines += _lines(name, value, self.why.get(name, ""))
+        if self.series is not None:
+            # A table comes last: what followed it would be part of it.
+            lines += ["", "# A person answers in so many of the waves, each time at epsilon.", "[series]"]
+            lines += [
+                line for name, value in self.series.to_fields().items() for line in _lines(name, value, "")
+            ]
         return "\n".join(lines) + "\n"
+
+    @property
+    def _days_of_waves(self) -> int:
+        """How long all waves take, if they begin today."""
+        if self.series is None:
+            return 0
+        today = datetime.now(UTC)
+        begun = replace(self.series, start=self.series.start or today.date().isoformat())
+        ending = begun.begins(begun.waves + 1)
+        return max(0, (ending - today).days + 1)
 
     def _fields(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "owner": self.owner,
             "purpose": self.purpose,
-            "expires": self.expires or in_days(_DAYS),
+            "expires": self.expires or in_days(_DAYS + self._days_of_waves),
             "epsilon": self.epsilon,
             "keys": list(self.keys),
             "other": self.other,

@@ -111,6 +111,15 @@ class Candidate:
         return moments
 
     @property
+    def tells_means(self) -> bool:
+        """Whether anything is learnt of values.
+
+        >>> [_build("bucket", 1.0, 10, 1, want).tells_means for want in ("frequency", "mean")]
+        [False, True]
+        """
+        return bool(np.isfinite(self.moments.signed_noise))
+
+    @property
     def length(self) -> int:
         """Records are cut to this many pairs; where one key is asked about, not at all."""
         return self.mechanism.n_keys if self.moments.drawn else self.mechanism.pairs_per_user
@@ -151,7 +160,7 @@ class Candidate:
 
     def mean_rmse(self, crowd: Crowd, at: float | None, top: int) -> float:
         """Of means cut to their range, by draws of the two estimates."""
-        if not np.isfinite(self.moments.signed_noise):
+        if not self.tells_means:
             return float("nan")
         frequency, mean = _shown(crowd, at, top)
         if at is None:

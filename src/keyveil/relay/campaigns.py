@@ -5,8 +5,8 @@ must not make a relay ask. What was heard is kept on disk, so that a relay which
 is away goes on taking reports to the rounds that it knows.
 
 The campaign's id is its hash, so its text is what it was. How many hide together follows from its `batch` and
-from the part of the devices that a round asks, and that part is the collector's word: one that opens a round
-for few has small batches, in public.
+from the part of the devices that a round asks. That part is the collector's word, so a round for a smaller
+part than the campaign's method ever asks is not carried.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from keyveil.collector.campaigns.access import NOBODY
 from keyveil.collector.campaigns.cache import StoredCampaign
 from keyveil.collector.campaigns.terms import Terms
 from keyveil.collector.problems import Problem
-from keyveil.errors import KeyveilError, TransportError
+from keyveil.errors import DescriptionError, KeyveilError, TransportError
 from keyveil.relay.settings import RelaySettings
 from keyveil.relay.store import CarriedRound, RelayStore, RelayTransaction
 from keyveil.rounds import Round
@@ -186,13 +186,23 @@ class Campaigns:
         if not campaign.is_relayed:
             self._known[id] = self._carry(0, campaign, said, body)
             return
-        asked = None if said["round"] is None else campaign.read_round(said["round"])
+        asked = None if said["round"] is None else self._read_round(campaign, said["round"])
         with self._store.write() as tx:
             no = tx.keep_view(id, body.decode())
             ended = self._follow(tx, no, campaign, asked, said.get("closes_at"))
         for round in ended:
             self._tell("round-ended", campaign=id, round=round.number, why="collector")
         self._known[id] = self._carry(no, campaign, said, body)
+
+    def _read_round(self, campaign: Campaign, description: object) -> Round | None:
+        """The round that is open; none, if it asks so few that they would not hide each other."""
+        try:
+            return campaign.read_round(description)
+        except DescriptionError as error:
+            if error.code != "small-group":
+                raise
+            self._tell("round-refused", campaign=campaign.id, why=str(error))
+            return None
 
     def _follow(
         self,
@@ -223,9 +233,17 @@ class Campaigns:
         return ended
 
     def _carry(self, no: int, campaign: Campaign, said: dict[str, Any], view: bytes) -> CarriedCampaign:
-        terms = Terms(uploads=self._settings.uploads)
+        terms = Terms(uploads=self._settings.uploads, late=_late(campaign, said))
         stored = StoredCampaign(no=no, campaign=campaign, terms=terms, created_at=0.0)
         return CarriedCampaign(stored, view, said.get("state") == "finished")
+
+
+def _late(campaign: Campaign, said: dict[str, Any]) -> float | None:
+    """How many seconds after a wave's end the collector still takes reports to the round that is open."""
+    closes_at = said.get("closes_at")
+    if not campaign.is_wave or campaign.expiry is None or closes_at is None:
+        return None
+    return max(0.0, float(closes_at) - campaign.expiry.timestamp())
 
 
 class _NotThere(TransportError):

@@ -27,7 +27,8 @@ def choose(settings: Settings, law: SizeLaw, n_keys: int, share: Fraction, is_to
     tuning = settings.tuning.choosing
     if settings.kept is not None:
         epsilon = settings.allowance((1 - asked, Fraction(1)))
-        tuning = replace(tuning, worst=_PROMISED_WORST) if is_top else tuning
+        if is_top:
+            tuning = replace(tuning, worst=_PROMISED_WORST)
     return best(
         epsilon,
         crowd,
@@ -40,16 +41,21 @@ def choose(settings: Settings, law: SizeLaw, n_keys: int, share: Fraction, is_to
 
 def choose_behind(settings: Settings, law: SizeLaw, group: Group) -> Choice:
     """What suits a group's questions about the keys behind the top: those of the top are asked again."""
-    crowd, numbers = settings.crowd(law, settings.n_keys), settings.tuning
-    behind = np.linspace(min(settings.top, settings.n_keys), settings.n_keys, numbers.top_points)
+    crowd = settings.crowd(law, settings.n_keys)
     return best(
         settings.allowance(group),
         crowd,
-        at=crowd.at_ranks(behind),
+        at=points_behind(settings, crowd),
         want=settings.want,
         reports=float(group[1] - group[0]) * settings.users,
-        tuning=numbers.choosing,
+        tuning=settings.tuning.choosing,
     )
+
+
+def points_behind(settings: Settings, crowd: Crowd) -> NDArray[np.float64]:
+    """Frequencies of the keys behind the top, from its last to the rarest."""
+    last = min(settings.top, settings.n_keys)
+    return crowd.at_ranks(np.linspace(last, settings.n_keys, settings.tuning.top_points))
 
 
 def interest(settings: Settings, crowd: Crowd) -> NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -12,11 +13,12 @@ from keyveil.estimate.sizes import SizeLaw
 from keyveil.mechanisms import Bucket
 from keyveil.plan import Choice
 from keyveil.plan.choice import FREQUENCIES_ONLY, cohorts
-from keyveil.protocols.auto import groups, sizes
+from keyveil.protocols.auto import compare, groups, sizes
 from keyveil.protocols.auto.answers import Answered, Answers
 from keyveil.protocols.auto.choose import choose_behind
 from keyveil.protocols.auto.opening import Opening
 from keyveil.protocols.auto.settings import Settings
+from keyveil.protocols.auto.tuning import COMPARED_SINCE
 from keyveil.protocols.auto.unbiased import cut_by, unbiased
 from keyveil.rounds import Round
 
@@ -36,13 +38,17 @@ class Candidates(NamedTuple):
     law: SizeLaw
 
 
-def pays(settings: Settings, choice: Choice) -> bool:
-    """Whether two rounds beat one: asked for, or records are long and keys many."""
+def pays(settings: Settings, opening: Opening, choice: Choice, law: SizeLaw) -> bool:
+    """Whether two rounds beat one: asked for, or records long, keys many, and the two promise less error."""
     if settings.rounds:
         return settings.rounds == 2
     tuning = settings.tuning
-    return (
-        choice.mechanism.pairs_per_user >= tuning.long and settings.n_keys >= tuning.few_tops * settings.top
+    if choice.mechanism.pairs_per_user < tuning.long or settings.n_keys < tuning.few_tops * settings.top:
+        return False
+    if settings.version < COMPARED_SINCE or settings.kept is not None:
+        return True
+    return compare.two_rounds(settings, opening.low, law, _question(settings, opening.low, choice)) < (
+        compare.one_round(settings, opening.low, law, choice)
     )
 
 
@@ -52,15 +58,21 @@ def ask(settings: Settings, opening: Opening, choice: Choice, law: SizeLaw) -> R
     if settings.kept is not None:
         mechanism = choose_behind(settings, law, group).mechanism
         return settings.round(opening.campaign, opening.number, "discover", mechanism, group)
+    asked = _question(settings, opening.low, choice)
+    return settings.round(opening.campaign, opening.number, "discover", asked, group)
+
+
+def _question(settings: Settings, low: Fraction, choice: Choice) -> Bucket:
+    """What those who find the candidates are asked, where nothing is promised of them."""
+    group = groups.discover(settings.tuning, low)
     l, reports = choice.mechanism.pairs_per_user, float(group[1] - group[0]) * settings.users
-    asked = Bucket.for_epsilon(
+    return Bucket.for_epsilon(
         settings.epsilon,
         n_keys=settings.n_keys,
         pairs_per_user=l,
         rho=FREQUENCIES_ONLY,
         cohorts=cohorts(settings.n_keys, l, reports / settings.tuning.choosing.sharing),
     )
-    return settings.round(opening.campaign, opening.number, "discover", asked, group)
 
 
 def read(settings: Settings, found: Answered, law: SizeLaw) -> Discovered:

@@ -30,7 +30,8 @@ def values(settings: Settings) -> Group:
     low, tuning = sizes(settings)[1], settings.tuning
     epsilon = float(settings.epsilon) if settings.kept is None else settings.kept.central
     kept = math.tanh(epsilon / 2) ** 2
-    return low, low + min(tuning.most_values, Fraction(round(tuning.anchors / kept), settings.users))
+    wanted = max(tuning.fewest_values, Fraction(round(tuning.anchors / kept), settings.users))
+    return low, low + min(tuning.most_values, wanted)
 
 
 def discover(tuning: Tuning, low: Fraction) -> Group:

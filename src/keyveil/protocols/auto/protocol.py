@@ -73,7 +73,7 @@ class Auto(Settings):
         if self.asks_waves:
             return distribution.ask(self, opening, law)
         choice = choose(self, law, self.n_keys, 1 - opening.low)
-        if discover.pays(self, choice):
+        if discover.pays(self, opening, choice, law):
             return discover.ask(self, opening, choice, law)
         return measure.ask_all(self, opening, choice)
 

@@ -14,7 +14,7 @@ from keyveil.mechanisms.base import check_size
 from keyveil.methods import WANTS
 from keyveil.numerics import parse_epsilon
 from keyveil.plan import Crowd
-from keyveil.protocols.auto.tuning import DITHERED_SINCE, NEWEST, PROMISED, Tuning, tuning_of
+from keyveil.protocols.auto.tuning import DITHERED_SINCE, NEWEST, PROMISED_SINCE, Tuning, tuning_of
 from keyveil.rounds import Group, Round
 from keyveil.shuffle import Promise
 from keyveil.shuffle.promise import Made, Make
@@ -64,7 +64,7 @@ class Settings:
     @property
     def kept(self) -> Promise | None:
         """The promise, where this version knows how to keep it."""
-        return self.promise if self.version >= PROMISED else None
+        return self.promise if self.version >= PROMISED_SINCE else None
 
     def allowance(self, group: Group) -> Callable[[Make[Made]], Made]:
         """Makes what a group is asked, as telling as the budget and what is promised allow."""

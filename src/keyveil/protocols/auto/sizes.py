@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from fractions import Fraction
 
 from keyveil.estimate.shrink import Total
 from keyveil.estimate.sizes import SizeLaw, size_classes, with_tail
@@ -25,9 +27,19 @@ def question(settings: Settings, n_keys: int, group: Group, part: float = 1.0) -
     """How many of these keys a user holds, which are this part of what there is to hold."""
     tuning, usual = settings.tuning, math.ceil(part * settings.pairs_per_user)
     expected, largest = (min(reach * usual, n_keys) for reach in (tuning.size_reach, tuning.size_tail))
-    starts = with_tail(size_classes(expected, tuning.size_model), largest, tuning.size_model)
-    asks = SizeClassResponse if len(starts) <= tuning.few_classes else SizeClassWave
-    return settings.allowance(group)(lambda epsilon: asks.for_epsilon(epsilon, n_keys=n_keys, starts=starts))
+    model = tuning.size_model
+    coarse = with_tail(size_classes(expected, model), largest, model)
+
+    def made(epsilon: Fraction) -> EncodedOracle:
+        resolved = model.resolves(float(epsilon))
+        fine = with_tail(
+            size_classes(expected, replace(model, every=max(model.every, resolved))), largest, model
+        )
+        starts = fine if len(fine) <= resolved else coarse
+        asks = SizeClassResponse if len(starts) <= max(tuning.few_classes, resolved) else SizeClassWave
+        return asks.for_epsilon(epsilon, n_keys=n_keys, starts=starts)
+
+    return settings.allowance(group)(made)
 
 
 def law(settings: Settings, answers: Answers) -> SizeLaw:

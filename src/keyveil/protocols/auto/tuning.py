@@ -30,6 +30,8 @@ class Tuning:
     """The share of users who tell how many pairs they hold: errors are flat between 1 and 10 %."""
     most_values: Fraction = Fraction(5, 100)
     """At most this share tells the sign of one value: in small crowds frequencies need the rest."""
+    fewest_values: Fraction = Fraction(0)
+    """At least this share: where a relay carries reports devices answer no round for fewer."""
     anchors: int = 200
     """As many of them as 200 who say the plain truth: the anchor is then known to 1/sqrt(200) = 0.07."""
     anchored: float = 0.04
@@ -102,9 +104,33 @@ _FIRST = Tuning(
 # Where a relay hides answers among others noise is small, and what is cut away is most of an error.
 _PROMISED = Tuning(discover=Fraction(11, 20), overlap=Fraction(4, 100), long=2, likely=0.05, fewest_tops=1)
 
-TUNINGS: Mapping[int, Tuning] = MappingProxyType({1: _FIRST, 2: Tuning(), 3: Tuning(), 4: _PROMISED})
+
+def _compared(before: Tuning) -> Tuning:
+    """The same numbers, and sizes as fine as large budgets tell them."""
+    return replace(
+        before,
+        fewest_values=Fraction(1, 100),
+        choosing=replace(before.choosing, rounding=1 / 3),
+        size_model=replace(before.size_model, resolved=0.5, steepest=3.0, most_heard=1.0),
+    )
+
+
+TUNINGS: Mapping[int, Tuning] = MappingProxyType(
+    {
+        1: _FIRST,
+        2: Tuning(),
+        3: Tuning(),
+        4: _PROMISED,
+        5: _compared(Tuning()),
+        6: _compared(_PROMISED),
+    }
+)
 # What a campaign begins with that promises nothing central, and one that does.
-NEWEST, PROMISED = 3, 4
+NEWEST, PROMISED = 5, 6
+# From this version on promises are kept.
+PROMISED_SINCE = 4
+# From this version on one round and two are compared by what they promise.
+COMPARED_SINCE = 5
 # From this version on signs tell distributions, where a public dither rounds values, as they tell means: the
 # better in nearly all cells of `bench/distributions.py`, down to a tenth of the distance, and at worst 1.3
 # times as far off (single smooth humps, one pair a user, epsilon 4).
