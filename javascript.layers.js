@@ -18,6 +18,7 @@ export const LAYERS = {
     ["src/client/consent.js", "src/client/transactions.js", "src/client/deadline.js"],
     ["src/descriptions/round.js"],
     ["src/descriptions/campaign.js"],
+    ["src/descriptions/series.js"],
     ["src/ledgers/browser.js", "src/ledgers/memory.js"],
     ["src/ledgers/states.js"],
     ["src/mechanisms/named.js"],
@@ -39,7 +40,8 @@ export const LAYERS = {
   "src/keyveil/dashboard/static": [
     ["app.js"],
     ["pages/*.js"],
-    ["charts.js", "found.js", "parts.js"],
+    ["lines.js"],
+    ["charts.js", "found.js", "painting.js", "parts.js", "trends.js"],
     ["api.js", "dom.js", "format.js", "keyveil.js", "vendor/*.js", "theme.js"],
   ],
 };

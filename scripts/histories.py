@@ -6,10 +6,10 @@ what was spent by then, in units of 2**-192. Where `held` is null the device mus
 `words` is null it must not draw. `play` is the runner in Python; the one in JavaScript does the same.
 
 Where a relay takes part, a history has the collector's opening keys, and a step may name the relay and the
-key that the application ships. What comes of an upload is then also who was asked for what, in order
-(`requests`): an address, the reports that went there, or the sealed ones. No two sealed reports are alike, so
-of each it says which one it is, counted from the history's first, the key and the round that everybody reads,
-and the report inside.
+key that the application ships. There, and where a history `notes_requests`, what comes of an upload is also
+who was asked for what, in order (`requests`): an address, the reports that went there, or the sealed ones.
+No two sealed reports are alike, so of each it says which one it is, counted from the history's first, the key
+and the round that everybody reads, and the report inside.
 
 Every expected code is written here by hand; bytes and units are the device's own, from its first run on.
 """
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import itertools
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -32,7 +33,7 @@ from calibrations import scripted_words
 from keyveil import Campaign
 from keyveil.client import Caps, Reporter
 from keyveil.client.answer import HttpAnswer
-from keyveil.client.ledger import Ledger
+from keyveil.client.ledger import Ledger, drawn_from
 from keyveil.errors import KeyveilError
 from keyveil.numerics import Words
 from keyveil.report import REPORT_ID_BYTES, read_frames
@@ -82,6 +83,8 @@ class History:
     caps: dict[str, float] = field(default_factory=lambda: {"campaign": 4, "lifetime": 16})
     keys: tuple[OpeningKey, ...] = ()
     """Of the collector, where a relay takes part."""
+    notes_requests: bool = False
+    """Whether it is told whom an upload asks, also where there is no relay."""
 
 
 def files() -> dict[str, dict[str, Any]]:
@@ -117,6 +120,7 @@ def written(history: History) -> dict[str, Any]:
         "secret": history.secret.hex(),
         "caps": history.caps,
         **({"opening_keys": [key.private.hex() for key in history.keys]} if history.keys else {}),
+        **({"notes_requests": True} if history.notes_requests else {}),
         "steps": steps,
     }
     for step_, (said, seen) in zip(history.steps, zip(steps, play(content), strict=True), strict=True):
@@ -136,8 +140,9 @@ def _words(label: str, description: Description) -> Words:
 def play(content: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """What a Python device does at each step: code, bytes, what was spent in the campaign and in all.
 
-    And whom it asked, where a relay takes part.
+    And whom it asked, where a relay takes part or the history wants to know.
     """
+    has_requests = "opening_keys" in content or content.get("notes_requests", False)
     keys = [OpeningKey(bytes.fromhex(key)) for key in content.get("opening_keys", ())]
     mail = Mail({key.id: key for key in keys})
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
@@ -148,7 +153,7 @@ def play(content: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             with patch("keyveil.client.ledger.new_secret", return_value=secret):
                 seen = _step(path, content["caps"], step, mail)
                 asked = mail.taken()
-                yield {**seen, "requests": asked} if keys and step["do"] == "upload" else seen
+                yield {**seen, "requests": asked} if has_requests and step["do"] == "upload" else seen
 
 
 class Mail:
@@ -159,8 +164,9 @@ class Mail:
         self._sealed: list[bytes] = []
         self._requests: list[dict[str, Any]] = []
 
-    def note(self, url: str, body: bytes | None, campaign: str) -> None:
+    def note(self, url: str, body: bytes | None) -> None:
         """A request."""
+        campaign = url.rpartition("/")[0].rpartition("/")[2]
         reports = [] if body is None else list(read_frames(body))
         if url.endswith("/sealed"):
             self._requests.append({"url": url, "sealed": [self._opened(one, campaign) for one in reports]})
@@ -197,7 +203,7 @@ def _step(path: Path, caps: Mapping[str, float], step: Mapping[str, Any], mail: 
         return words
 
     def exchange(url: str, body: bytes | None, timeout: float, largest: int) -> HttpAnswer:
-        mail.note(url, body, campaign or "")
+        mail.note(url, body)
         said = next(answers)
         return HttpAnswer(status=said["status"], body=said["body"].encode())
 
@@ -275,6 +281,9 @@ def everything() -> Iterator[History]:
     yield from honest()
     yield from hostile()
     yield from relayed()
+    yield from waves()
+    yield from hostile_waves()
+    yield from years()
 
 
 def honest() -> Iterator[History]:
@@ -835,6 +844,23 @@ def relayed() -> Iterator[History]:
             Step(do="submit", code="answered"),
         ),
     )
+    grouped_campaign = asking(relay="required", batch=1000, mechanism="auto")
+    stage = replace(
+        grouped_campaign.protocol().start(grouped_campaign.id), group=(Fraction(0), Fraction(1, 100))
+    )
+    few = {"group": ["0", "1/101"]}
+    yield History(
+        name="relay-small-group",
+        what="a round for fewer devices than its campaign asks, who would not hide each other",
+        secret=_secret_in(grouped_campaign, replace(stage, group=(Fraction(0), Fraction(1, 101)))),
+        keys=keys,
+        steps=(
+            YES,
+            refuses("small-group", {**asked, "group": ["0", "99/100"]}),
+            refuses("small-group", {**describe(grouped_campaign, stage), **few}),
+            answers(describe(grouped_campaign, stage)),
+        ),
+    )
     yield History(
         name="relay-refuses",
         what="what a relay refuses for another reason is settled, as by a collector",
@@ -844,6 +870,401 @@ def relayed() -> Iterator[History]:
             queues,
             relays("done", *both, {"status": 200, "body": '{"reports":["wrong-round"]}'}),
             relays("done", on_day=2),
+        ),
+    )
+
+
+# --- series ---
+
+WEEK = 7 * DAY
+# The first wave begins eight hours before noon.
+WEEKLY = {"every": "week", "waves": 6, "answers": 1, "start": "2027-01-15"}
+
+
+def weekly(answers: int = 1, **fields: Any) -> Campaign:
+    """A small series of six weeks."""
+    return asking(**{"series": {**WEEKLY, "answers": answers}, **fields})
+
+
+def wave_of(whole: Campaign, number: int, *added: str) -> Description:
+    """A wave of a series, as the collector describes it."""
+    return whole.wave(number, added).device_config()
+
+
+def in_week(number: int, day: int = 0) -> int:
+    """A time in a wave of the weekly series."""
+    return NOON + (number - 1) * WEEK + day * DAY
+
+
+def panel_of(whole: Campaign, secret: bytes) -> tuple[int, ...]:
+    """The waves that a device with a secret answers."""
+    assert whole.series is not None
+    return whole.series.panel(drawn_from(secret, f"panel {whole.id}"))
+
+
+def secret_with(whole: Campaign, wave: int) -> bytes:
+    """The secret of a device that answers a wave."""
+    tries = (hashlib.sha256(f"secret {attempt}".encode()).digest() for attempt in itertools.count())
+    return next(secret for secret in tries if wave in panel_of(whole, secret))
+
+
+def queues_wave(whole: Campaign, number: int) -> Step:
+    """A wave that is answered in its own week, and waits to be sent."""
+    asked = wave_of(whole, number)
+    return Step(do="submit", code="done", description=asked, held=HELD, draws=True, at=in_week(number))
+
+
+def own_wave(whole: Campaign, secret: bytes) -> Description:
+    """The first wave of a series that a device with a secret answers."""
+    return wave_of(whole, panel_of(whole, secret)[0])
+
+
+def waves() -> Iterator[History]:
+    """Collectors of series that keep their word, and what people and clocks do."""
+    once, twice = weekly(), weekly(answers=2)
+    third, second = secret_with(once, 3), secret_with(twice, 2)
+    yield History(
+        name="series-one-answer",
+        what="six weeks, one answer: in the device's own wave and in no other",
+        secret=third,
+        steps=(
+            YES,
+            *(refuses("other-wave", wave_of(once, number), at=in_week(number)) for number in (1, 2)),
+            answers(wave_of(once, 3), at=in_week(3)),
+            repeats(at=in_week(3, day=6)),
+            *(refuses("other-wave", wave_of(once, number), at=in_week(number)) for number in (4, 5, 6)),
+        ),
+    )
+    yield History(
+        name="series-two-answers",
+        what="six weeks, two answers: the first pays for both, and each has noise of its own",
+        secret=second,
+        steps=(
+            YES,
+            refuses("other-wave", wave_of(twice, 1), at=in_week(1)),
+            answers(wave_of(twice, 2), at=in_week(2)),
+            *(refuses("other-wave", wave_of(twice, number), at=in_week(number)) for number in (3, 4)),
+            answers(wave_of(twice, 5), held=OTHER, at=in_week(5)),
+            repeats(at=in_week(5, day=1)),
+            refuses("other-wave", wave_of(twice, 6), at=in_week(6)),
+        ),
+    )
+    rounds = weekly(mechanism="privkvm", rounds=3)
+    asked = [describe(rounds.wave(3), stage) for stage in rounds.wave(3).protocol().stages()]
+    yield History(
+        name="series-rounds",
+        what="a wave of several rounds costs the wave's epsilon together",
+        secret=secret_with(rounds, 3),
+        steps=(
+            YES,
+            *(answers(each, at=in_week(3)) for each in asked),
+            *(repeats(each, at=in_week(3, day=2)) for each in asked),
+            refuses("over-promise", {**asked[0], "number": 9}, at=in_week(3, day=2)),
+        ),
+    )
+    yield History(
+        name="series-asleep",
+        what="a device that slept through its wave answers none, and spends nothing",
+        secret=third,
+        steps=(
+            YES,
+            refuses("other-wave", wave_of(once, 2), at=in_week(2)),
+            refuses("expired", wave_of(once, 3), at=in_week(4)),
+            refuses("other-wave", wave_of(once, 4), at=in_week(4)),
+            refuses("expired", wave_of(once, 6), at=in_week(7)),
+        ),
+    )
+    yield History(
+        name="series-clock-back",
+        what="a clock set back brings no wave back, neither an answer nor its repetition",
+        secret=second,
+        steps=(
+            YES,
+            answers(wave_of(twice, 2), at=in_week(2)),
+            repeats(at=in_week(1)),
+            refuses("other-wave", wave_of(twice, 3), at=in_week(3)),
+            refuses("expired", wave_of(twice, 2), at=in_week(2)),
+            answers(wave_of(twice, 5), at=in_week(1)),
+            refuses("expired", wave_of(twice, 2), at=in_week(1)),
+        ),
+    )
+    yield History(
+        name="series-clock-ahead",
+        what="a clock that was years ahead once has ended all waves, also when it is set right",
+        secret=second,
+        steps=(
+            YES,
+            refuses("expired", wave_of(twice, 2), at=in_week(2) + 4 * 365 * DAY),
+            *(refuses("expired", wave_of(twice, number), at=in_week(number)) for number in (2, 5)),
+        ),
+    )
+    yield History(
+        name="series-restart",
+        what="a device that starts again, is told no, and yes again: the wave stays answered",
+        secret=third,
+        steps=(
+            YES,
+            answers(wave_of(once, 3), at=in_week(3)),
+            repeats(at=in_week(3)),
+            NO,
+            refuses("disabled", at=in_week(3)),
+            YES,
+            refuses("answered", at=in_week(3)),
+            refuses("pinned", wave_of(once, 3, "late"), at=in_week(3)),
+        ),
+    )
+    yield History(
+        name="series-late-upload",
+        what="what waits of an earlier wave goes to that wave; one that fails holds up no other",
+        secret=second,
+        notes_requests=True,
+        steps=(
+            YES,
+            queues_wave(twice, 2),
+            sends("waiting", BUSY, on_day=8),
+            queues_wave(twice, 5),
+            sends("refused", ALL_ACCEPTED, {"status": 404, "body": ""}, on_day=29),
+            sends("done", {"status": 200, "body": '{"reports":["round-closed"]}'}, on_day=31),
+            sends("done", on_day=32),
+        ),
+    )
+    hidden = weekly(answers=2, relay="allowed", batch=10)
+    both = lists(OLD_KEY), lists(OLD_KEY)
+    yield History(
+        name="series-one-way",
+        what="the way of a series' first reports is that of all its waves",
+        secret=secret_with(hidden, 2),
+        keys=(OLD_KEY,),
+        steps=(
+            YES,
+            queues_wave(hidden, 2),
+            relays("waiting", *both, BUSY, on_day=8),
+            Step(
+                do="submit",
+                code="done",
+                description=wave_of(hidden, 5),
+                held=OTHER,
+                draws=True,
+                at=in_week(5),
+            ),
+            sends("other-route", on_day=29),
+            relays("done", *both, ALL_ACCEPTED, ALL_ACCEPTED, on_day=29),
+        ),
+    )
+
+
+def hostile_waves() -> Iterator[History]:
+    """Collectors of series that do not."""
+    once, twice = weekly(), weekly(answers=2)
+    third, second = secret_with(once, 3), secret_with(twice, 2)
+    yield History(
+        name="hostile-series-added-keys",
+        what="a wave is opened again with keys that came later: it has had its one answer",
+        secret=third,
+        steps=(
+            YES,
+            answers(wave_of(once, 3), at=in_week(3)),
+            refuses("pinned", wave_of(once, 3, "d"), at=in_week(3)),
+            refuses("pinned", wave_of(once, 3, "d", "e"), at=in_week(3)),
+            repeats(wave_of(once, 3), at=in_week(3)),
+        ),
+    )
+    yield History(
+        name="hostile-series-two-campaigns",
+        what="two campaigns for one wave of a device that answers two waves: the first is the wave for good",
+        secret=second,
+        steps=(
+            YES,
+            answers(wave_of(twice, 2, "d"), at=in_week(2)),
+            refuses("pinned", wave_of(twice, 2), at=in_week(2)),
+            refuses("pinned", wave_of(twice, 2, "e"), at=in_week(2)),
+            answers(wave_of(twice, 5), at=in_week(5)),
+            refuses("pinned", wave_of(twice, 5, "d"), at=in_week(5)),
+        ),
+    )
+    shorter = [weekly(series={**WEEKLY, "waves": waves}) for waves in (5, 4, 3)]
+    yield History(
+        name="hostile-series-shrunk",
+        what="fewer waves under the same name are another series, at a price of its own",
+        secret=third,
+        caps={"campaign": 4, "lifetime": 3},
+        steps=(
+            YES,
+            answers(wave_of(once, 3)),
+            *(answers(own_wave(each, third)) for each in shorter[:2]),
+            refuses("over-lifetime-cap", own_wave(shorter[2], third)),
+            repeats(wave_of(once, 3)),
+        ),
+    )
+    told = wave_of(once, 3)
+    yield History(
+        name="hostile-series-beyond",
+        what="waves that there are not, and a series as a whole, are no question",
+        secret=third,
+        steps=(
+            YES,
+            *(
+                refuses(
+                    "bad-description",
+                    {**told, "campaign": told["campaign"].replace('"wave":3', f'"wave":{number}')},
+                )
+                for number in ("0", "7", "-3", "3.0", '"3"', "1e3")
+            ),
+            refuses("bad-description", {**told, "campaign": told["campaign"].replace(',"wave":3', "")}),
+            answers(told),
+        ),
+    )
+    more = [weekly(answers=number) for number in (5, 3)]
+    yield History(
+        name="hostile-series-more-answers",
+        what="more answers make another series, and its price must fit before the first of them",
+        secret=third,
+        caps={"campaign": 4, "lifetime": 3.5},
+        steps=(
+            YES,
+            answers(told),
+            refuses("over-campaign-cap", own_wave(more[0], third)),
+            refuses("over-lifetime-cap", own_wave(more[1], third)),
+            refuses("other-wave", wave_of(once, 4)),
+        ),
+    )
+    moved = [weekly(series={**WEEKLY, "start": f"2027-01-{day}"}) for day in (16, 17)]
+    yield History(
+        name="hostile-series-moved",
+        what="a start that moves makes another series: every one is booked",
+        secret=third,
+        caps={"campaign": 1, "lifetime": 2},
+        steps=(
+            YES,
+            answers(told),
+            answers(own_wave(moved[0], third)),
+            refuses("over-lifetime-cap", own_wave(moved[1], third)),
+        ),
+    )
+    yield History(
+        name="hostile-series-at-once",
+        what="all waves at once, twice: the device's own are answered, each once",
+        secret=second,
+        steps=(
+            YES,
+            *(
+                answers(wave_of(twice, number))
+                if number in (2, 5)
+                else refuses("other-wave", wave_of(twice, number))
+                for number in range(1, 7)
+            ),
+            *(
+                repeats(wave_of(twice, number))
+                if number in (2, 5)
+                else refuses("other-wave", wave_of(twice, number))
+                for number in range(6, 0, -1)
+            ),
+        ),
+    )
+    alone = asking().device_config()
+    yield History(
+        name="hostile-series-and-campaign",
+        what="the same question in a series and alone: two prices, and the device's own cap",
+        secret=third,
+        caps={"campaign": 4, "lifetime": 2},
+        steps=(
+            YES,
+            answers(told),
+            answers(alone),
+            refuses("over-lifetime-cap", asking(name="again").device_config()),
+            repeats(told),
+            repeats(alone),
+        ),
+    )
+    yield History(
+        name="hostile-series-cheap-wave",
+        what="rounds of a wave, cheap ones first: they cost its epsilon, and the series is booked whole",
+        secret=third,
+        caps={"campaign": 2, "lifetime": 1.5},
+        steps=(
+            YES,
+            answers({**told, "mechanism": {"id": "kvue", "epsilon": "1/4"}}),
+            refuses("over-promise", {**told, "number": 2}),
+            answers({**told, "mechanism": {"id": "kvue", "epsilon": "3/4"}, "number": 2}),
+            refuses("over-promise", {**told, "mechanism": {"id": "kvue", "epsilon": "1/4"}, "number": 3}),
+            refuses("over-lifetime-cap", alone),
+        ),
+    )
+    fewer = weekly(keys=["a"])
+    yield History(
+        name="hostile-series-first-keys",
+        what="a wave that says that it began with fewer keys is one of another series",
+        secret=third,
+        caps={"campaign": 1, "lifetime": 2},
+        steps=(
+            YES,
+            answers(told),
+            answers(wave_of(fewer, panel_of(fewer, third)[0], "b", "c")),
+            refuses("over-lifetime-cap", own_wave(weekly(keys=["b"]), third)),
+        ),
+    )
+
+
+def years() -> Iterator[History]:
+    """An allowance for a year, which no clock that is set back renews."""
+    asked = [asking(name=f"year {number}").device_config() for number in range(5)]
+    yield History(
+        name="life-yearly-cap",
+        what="so much a year: what was told a year ago counts no more",
+        caps={"campaign": 4, "lifetime": 100, "yearly": 2},
+        steps=(
+            YES,
+            answers(asked[0]),
+            answers(asked[1], at=NOON + 100 * DAY),
+            refuses("over-yearly-cap", asked[2], at=NOON + 364 * DAY),
+            answers(asked[2], at=NOON + 365 * DAY),
+            refuses("over-yearly-cap", asked[3], at=NOON + 366 * DAY),
+            repeats(asked[0], at=NOON + 366 * DAY),
+            answers(asked[3], at=NOON + 465 * DAY),
+        ),
+    )
+    yield History(
+        name="life-yearly-cap-clock-back",
+        what="a clock set back renews nothing, and one set ahead renews once",
+        caps={"campaign": 4, "lifetime": 100, "yearly": 1},
+        steps=(
+            YES,
+            answers(asked[0]),
+            refuses("over-yearly-cap", asked[1], at=NOON - 400 * DAY),
+            answers(asked[1], at=NOON + 365 * DAY),
+            refuses("over-yearly-cap", asked[2], at=NOON),
+            refuses("over-yearly-cap", asked[2], at=NOON - 1000 * DAY),
+            refuses("over-yearly-cap", asked[2], at=NOON + 729 * DAY),
+            answers(asked[2], at=NOON + 730 * DAY),
+        ),
+    )
+    yield History(
+        name="life-yearly-cap-told-in-the-past",
+        what="what is told while the clock is set back was told at the latest time that was seen",
+        caps={"campaign": 4, "lifetime": 100, "yearly": 2},
+        steps=(
+            YES,
+            answers(asked[0], at=NOON + 400 * DAY),
+            answers(asked[1], at=NOON),
+            refuses("over-yearly-cap", asked[2], at=NOON + 400 * DAY),
+            refuses("over-yearly-cap", asked[2], at=NOON),
+            answers(asked[2], at=NOON + 765 * DAY),
+        ),
+    )
+    twice = weekly(answers=2)
+    secret = secret_with(twice, 2)
+    yield History(
+        name="series-yearly-cap",
+        what="a year counts answers when they are given, a life counts a series with the first",
+        secret=secret,
+        caps={"campaign": 4, "lifetime": 3, "yearly": 1.5},
+        steps=(
+            YES,
+            answers(wave_of(twice, 2), at=in_week(2)),
+            refuses("over-yearly-cap", asked[0], at=in_week(3)),
+            refuses("over-yearly-cap", wave_of(twice, 5), at=in_week(5)),
+            answers(asked[0], at=in_week(2) + 365 * DAY),
+            refuses("over-lifetime-cap", asked[1], at=in_week(2) + 800 * DAY),
         ),
     )
 

@@ -100,6 +100,7 @@ def files() -> dict[str, dict[str, Any]]:
     made = {f"hostile/{name}.json": {"cases": list(_judged(mechanisms(name)))} for name in NAMED}
     made["hostile/rounds.json"] = {"cases": list(_judged(rounds()))}
     made["hostile/campaigns.json"] = {"cases": list(_judged(campaigns()))}
+    made["hostile/series.json"] = {"cases": list(_judged(waves()))}
     return made
 
 
@@ -301,6 +302,57 @@ def relayed(good: Description) -> Iterator[tuple[str, Description]]:
                 if value is not DROPPED:
                     changed_[field] = value
                 yield _why(f"{name}.{field}", value), {**good, "campaign": canonical(changed_)}
+
+
+def waves() -> Iterator[tuple[str, Description]]:
+    """What a wave's text says of its series, each field spoilt in turn."""
+    weekly = {"every": "week", "waves": 9, "answers": 2, "start": "2026-11-23", "wave": 3}
+    good = campaign(series=weekly).device_config()
+    said = json.loads(good["campaign"])
+    spoilt: dict[str, tuple[Any, ...]] = {
+        "every": (*FOREIGN, "day", "month", "hour", "WEEK", ["week"]),
+        "waves": (*SIZES, 1, 2, 3, 1000, 1001),
+        "answers": (*SIZES, 1, 3, 9, 10),
+        "start": (
+            *FOREIGN,
+            *("2026-11-24", "2026-02-29", "2028-02-29", "2026-13-01", "2026-1-1", "20261123", "0000-01-01"),
+            *("0001-01-01", "9998-10-01", "9998-12-01", "9999-12-31", "2026-11-23T00:00:00", "2026-W48-1"),
+            *("2026-11-23 ", "2026-11-2\uff13", 20261123),
+        ),
+        "wave": (*SIZES, 1, 9, 10),
+        "first_keys": (*FOREIGN[1:], 0, 1, 2, 3, 1 << 31, (1 << 31) + 1),
+        "colour": ("red",),
+    }
+    yield "a wave, as it should be", good
+    for field, values in spoilt.items():
+        for value in values:
+            yield _why(f"series.{field}", value), _told(good, said, changed(weekly, (field,), value))
+    for value in FOREIGN[1:]:
+        yield _why("series", value), _told(good, said, value)
+    whole = {name: value for name, value in weekly.items() if name != "wave"}
+    yield "a series as a whole", _told(good, said, whole)
+    yield "keys before there is a wave", _told(good, said, {**whole, "first_keys": 1})
+    for every, start in (("month", "2026-01-28"), ("month", "2026-01-29"), ("day", "2026-12-31")):
+        yield f"every {every} from {start}", _told(good, said, {**weekly, "every": every, "start": start})
+    for names in (["A", "B"], ["A"], []):
+        told = {**said, "names": names}
+        yield f"{len(names)} names of a wave with a new key", _told(good, told, {**weekly, "first_keys": 1})
+    text = good["campaign"]
+    for why, other in (
+        ("fields in another order", text.replace('"answers":2,"every":"week"', '"every":"week","answers":2')),
+        ("a wave that is no whole number", text.replace('"wave":3', '"wave":3.0')),
+        ("a wave in another notation", text.replace('"wave":3', '"wave":0.3e1')),
+        ("a field twice", text.replace('"wave":3', '"wave":3,"wave":4')),
+        ("spaces", text.replace('"wave":3', '"wave": 3')),
+        ("an object inside", text.replace('"wave":3', '"wave":{"a":{}}')),
+    ):
+        assert other != text
+        yield f"series: {why}", {**good, "campaign": other}
+
+
+def _told(good: Description, said: Description, series: Any) -> Description:
+    """A campaign whose text says this of a series."""
+    return {**good, "campaign": canonical({**said, "series": series})}
 
 
 def canonical(told: Description) -> str:

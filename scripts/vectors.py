@@ -11,6 +11,7 @@ that of a dither: they follow from the id. `bad_*.json` hold what must be refuse
     calibration.json   mechanisms by name, and the integers that every device must make of them
     kernels.json       tiny kernels: for every record and answer, words that give it and its exact chance
     nonces.json        what devices ask for ids with, where a collector hands them out
+    series.json        calendars, panels, texts and ids of series: see `series`
     sealed.json        HPKE as RFC 9180 prints it, sealed reports, and what must not open: see `sealed`
     *_issued.json      methods whose index or hash follows from such an id
     hostile/           descriptions of rounds, most of them spoilt, and what a device says of each
@@ -30,6 +31,7 @@ import calibrations
 import histories
 import hostile
 import sealed
+import series
 from calibrations import scripted_words
 from keyveil import Campaign
 from keyveil.client.ledger import nonce_of
@@ -82,6 +84,7 @@ def files() -> dict[str, str]:
         *hostile.files().items(),
         *histories.files().items(),
         *sealed.files().items(),
+        *series.files().items(),
     ):
         texts[name] = _to_text(content)
     return texts

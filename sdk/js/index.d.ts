@@ -37,9 +37,12 @@ export type Code =
   | "pinned"
   | "answered"
   | "other-group"
+  | "other-wave"
+  | "small-group"
   | "over-promise"
   | "over-campaign-cap"
   | "over-lifetime-cap"
+  | "over-yearly-cap"
   | "bad-record"
   | "no-ledger"
   | "ledger-corrupt"
@@ -158,8 +161,27 @@ export interface Campaign {
   readonly issuesIds: boolean;
   /** Whether reports come sealed through a relay: never, at each device's choice, or always. */
   readonly relay: "none" | "allowed" | "required";
+  /** The series of which it is a wave; null where it is asked once. */
+  readonly series: Series | null;
+  /** Where a relay carries reports, a round asks at least one device in so many. */
+  readonly oneIn: number;
   /** The moment from which it is over, in milliseconds since 1970. */
   readonly end: number;
+}
+
+/** What a wave's text says of its series. */
+export interface Series {
+  /** The series' own canonical text; its SHA-256 is the series' id. */
+  readonly text: string;
+  /** How long a wave is. */
+  readonly every: "day" | "week" | "month";
+  readonly waves: number;
+  /** In how many waves a device answers. */
+  readonly answers: number;
+  /** Which wave this is, from 1. */
+  readonly wave: number;
+  /** The moment from which this wave is over by the calendar, in milliseconds since 1970. */
+  readonly ends: number;
 }
 
 /** A round, checked and calibrated. */
@@ -170,6 +192,8 @@ export interface Round {
   readonly tag: Uint8Array;
   readonly number: number;
   readonly campaign: Campaign;
+  /** The id of the series of which the campaign is a wave; null where it is asked once. */
+  readonly series: string | null;
   /** Which part of [0, 1) is asked. */
   readonly group: readonly [Ratio, Ratio];
   /** From the campaign's codes to the round's; null where all keys are asked about. */
@@ -190,6 +214,8 @@ export interface LedgerAnswer {
   pin: string | null;
   /** What it cost, in units of 2^-192. */
   units: string;
+  /** When it was given, in milliseconds since 1970; null until the first change of a ledger that an older version kept. */
+  at: number | null;
   /** The report in hexadecimal digits; null once it was wiped. */
   bytes: string | null;
   /** The report as it was sealed for a relay, in hexadecimal digits; null where it was not, or was wiped. */
@@ -208,6 +234,14 @@ export interface LedgerRoute {
   dropped: number;
 }
 
+/** A series of which a wave was answered. */
+export interface LedgerSeries {
+  /** What all its answers may cost together, in units of 2^-192: booked as a whole. */
+  units: string;
+  /** The campaign that each wave was answered as, by the wave's number. */
+  waves: Record<string, string>;
+}
+
 /** The ledger's document: JSON, kept as a whole. Whoever stores it need not look inside. */
 export interface LedgerState {
   version: number;
@@ -217,6 +251,8 @@ export interface LedgerState {
   latest: number;
   consent: "unasked" | "given" | "withdrawn";
   answers: LedgerAnswer[];
+  /** By the series' ids. */
+  series: Record<string, LedgerSeries>;
   queue: { campaign: string; report: string }[];
   routes: Record<string, LedgerRoute>;
 }
@@ -274,10 +310,12 @@ export interface Options {
   ids?: (nonce?: string) => Uint8Array | Promise<Uint8Array>;
   /** Where it is kept what was answered and spent. A page has IndexedDB; in Node one must be given. */
   ledger?: Ledger;
-  /** The most epsilon that one campaign may cost; 4 if not given. */
+  /** The most epsilon that one campaign may cost, or one series with all its waves; 4 if not given. */
   campaignCap?: number;
-  /** The most epsilon that all campaigns together may ever cost; 16 if not given. */
+  /** The most epsilon that all campaigns together may ever cost; 16 if not given. `Infinity` only beside `yearlyCap`. */
   lifetimeCap?: number;
+  /** The most epsilon that may be told in any 365 days, by the ledger's time, which never goes back; none if not given. */
+  yearlyCap?: number;
   /** Reports that may wait; 100 if not given. The oldest make room, and are counted. */
   mostQueued?: number;
   /** The same in bytes; 1 MiB if not given. */
@@ -344,18 +382,24 @@ export interface RefusedReport {
 export interface Status {
   /** What the person said; or that they, or their browser, asked not to be tracked. */
   consent: "unasked" | "given" | "withdrawn" | "do not track";
-  /** On this campaign, by all its rounds. */
+  /** On this campaign, by all its rounds; of a wave on its series, by all its answers. */
   spent: number;
-  /** What the campaign promises: this device never spends more on it. */
+  /** What the campaign promises, or its series: this device never spends more on it. */
   promised: number;
-  /** On all campaigns together. */
+  /** On all campaigns together; a series counts as a whole from its first answer on. */
   spentInAll: number;
-  /** The most that all campaigns together can ever cost. */
+  /** The most that all campaigns together can ever cost; infinite where only a year is bounded. */
   worstCase: number;
+  /** What was told in the last 365 days, by the ledger's time. */
+  spentInAYear: number;
   /** The device's own cap on one campaign. */
   campaignCap: number;
   /** The device's own cap on all campaigns together. */
   lifetimeCap: number;
+  /** The device's own cap on any 365 days; null where there is none. */
+  yearlyCap: number | null;
+  /** The id of the series of which the campaign is a wave; null where it is asked once. */
+  series: string | null;
   /** Rounds of this campaign that have an answer. */
   answers: number;
   /** Which way the reports of this campaign go, for good; null before the first is to be sent. */

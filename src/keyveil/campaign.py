@@ -13,12 +13,12 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import InitVar, dataclass, fields
+from dataclasses import InitVar, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from types import NoneType
+from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any
 
 from keyveil.domain import DITHER_BINS, UNDITHERED, Domain, check_dither
@@ -29,6 +29,7 @@ from keyveil.methods import MECHANISM_OPTIONS, METHODS, WANTS, find_method, has_
 from keyveil.numerics import parse_epsilon
 from keyveil.report import CAMPAIGN_BYTES
 from keyveil.rounds import Round, described
+from keyveil.series import Series
 
 if TYPE_CHECKING:
     from keyveil.protocols import Protocol
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 # What a device reads at most; no question needs more.
 LARGEST_TEXT, MOST_KEYS = 1 << 20, 1 << 15
 LONGEST_UNIT = 40
-# Keys, names, the range.
-_LISTS = 3
+# Keys, names, the range; the campaign and its series.
+_LISTS, _TABLES = 3, 2
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII)
 _LAST_YEAR = 9998
@@ -106,6 +107,12 @@ class Campaign:
     """The chance that the central promise leaves aside."""
     honest: float | None = None
     """The share of a batch that the central promise takes to be honest; a half where nothing is said."""
+    series: Series | None = None
+    """How often it is asked, where it is asked in waves: `[series]` of a file.
+
+    `epsilon`, `batch` and the central promise are those of one answer, so of one wave; `users` are those of
+    the whole series.
+    """
     unit: str | None = None
     """What values are counted in ("minutes"), for people."""
     names: Sequence[str] | Mapping[str, str] | None = None
@@ -121,9 +128,10 @@ class Campaign:
             _expect(getattr(self, field_name), str, "text", field_name)
         _expect(self.other, bool, "true or false", "other")
         _expect(self.beyond, bool, "true or false", "beyond")
+        _expect(self.series, Series | None, "a Series", "series")
         if self.ids not in (OWN, ISSUED):
             raise CampaignError(f'ids must be "{OWN}" or "{ISSUED}", got {str(self.ids)[:40]!r}, at $.ids')
-        if self.expires and self.expiry is None:
+        if self.expires and _read_moment(self.expires) is None:
             raise CampaignError(
                 f"expires must be a date such as 2027-01-31, got {self.expires[:40]!r}, at $.expires"
             )
@@ -145,6 +153,8 @@ class Campaign:
         self._settle_relay()
         object.__setattr__(self, "keys", tuple(self.keys))
         object.__setattr__(self, "value_range", self.domain.value_range)
+        if self.series is not None and (self.series.first_keys or 0) >= len(self.keys):
+            raise CampaignError("first_keys must be fewer than there are keys, at $.series.first_keys")
         if self.unit is not None and not (isinstance(self.unit, str) and 0 < len(self.unit) <= LONGEST_UNIT):
             raise CampaignError(f"unit must be a text of at most {LONGEST_UNIT} letters, at $.unit")
         if self.names is not None:
@@ -198,6 +208,8 @@ class Campaign:
         for field_name in _REQUIRED:
             if field_name not in given:
                 raise CampaignError(f'field "{field_name}" is missing, at $.{field_name}')
+        if (series := given.pop("series", None)) is not None:
+            given["series"] = Series.from_fields(series)
         return cls(**given, is_described=is_described)
 
     @classmethod
@@ -227,6 +239,8 @@ class Campaign:
         """One byte string a campaign: sorted fields, no spaces."""
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         said = {name: value for name, value in values if value is not None and (name, value) not in _UNSAID}
+        if self.series is not None:
+            said["series"] = self.series.to_fields()
         return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @cached_property
@@ -253,16 +267,12 @@ class Campaign:
 
     @cached_property
     def expiry(self) -> datetime | None:
-        """The moment from which devices no longer answer; a bare date includes its day, in UTC."""
-        try:
-            end = datetime.fromisoformat(self.expires)
-            if _DATE.fullmatch(self.expires) is None or end.year > _LAST_YEAR:
-                return None
-            if "T" not in self.expires and " " not in self.expires:
-                end += timedelta(days=1)
-            return end if end.tzinfo else end.replace(tzinfo=UTC)
-        except (ValueError, OverflowError):
-            return None
+        """The moment from which devices no longer answer; a bare date includes its day, in UTC.
+
+        A wave, or a series, ends with its calendar if not before.
+        """
+        ends = (_read_moment(self.expires), None if self.series is None else self.series.ending)
+        return min((end for end in ends if end is not None), default=None)
 
     @property
     def has_several_rounds(self) -> bool:
@@ -273,6 +283,56 @@ class Campaign:
     def is_relayed(self) -> bool:
         """Whether reports may come through a relay."""
         return self.relay != DIRECT
+
+    @property
+    def is_wave(self) -> bool:
+        """Whether devices answer it as one wave of a series."""
+        return self.series is not None and self.series.wave is not None
+
+    def check_is_asked(self) -> None:
+        """Refuse a series as a whole: devices answer its waves."""
+        if self.series is not None and self.series.wave is None:
+            raise DescriptionError("a series is answered wave by wave, and this is none, at $.series.wave")
+
+    @cached_property
+    def whole_series(self) -> Campaign:
+        """The series that this is, or is a wave of: with the keys that it began with, and no wave named."""
+        if self.series is None:
+            raise CampaignError("this campaign is asked once; it has no series, at $.series")
+        if self.series.wave is None:
+            return self
+        keys, names = self.keys[: self.series.first_keys], self.names
+        return replace(
+            self,
+            keys=keys,
+            names=None if names is None else tuple(names)[: len(keys)],
+            series=self.series.whole(),
+            is_described=True,
+        )
+
+    def wave(self, number: int, added: Sequence[str] = ()) -> Campaign:
+        """One wave of this series, a campaign of its own; with the keys that came later.
+
+        >>> weekly = Campaign(name="apps", epsilon=1.0, keys=("maps", "mail"), value_range=(0, 60),
+        ...     pairs_per_user=2, mechanism="kvue", series=Series(every="week", waves=9, start="2026-11-23"))
+        >>> third = weekly.wave(3, added=["chat"])
+        >>> third.whole_series.id == weekly.id, third.id == weekly.id, third.expiry.date().isoformat()
+        (True, False, '2026-12-14')
+        """
+        whole = self.whole_series
+        assert whole.series is not None
+        first_keys = len(whole.keys) if added else None
+        return replace(
+            whole,
+            keys=(*whole.keys, *added),
+            names=None if whole.names is None else (*whole.names, *added),
+            series=replace(whole.series, wave=number, first_keys=first_keys),
+        )
+
+    @property
+    def promised(self) -> float:
+        """The most that a device's answers cost: to all rounds, and where it is a series to all waves."""
+        return self.epsilon * (1 if self.series is None else self.series.answers)
 
     @property
     def issues_ids(self) -> bool:
@@ -293,6 +353,23 @@ class Campaign:
         assert self.batch is not None, "a campaign that no relay carries has no batches"
         low, high = round.group
         return share_of_batch(self.batch, high - low)
+
+    def check_part(self, round: Round) -> None:
+        """Refuse a round for a smaller part of the devices than the method asks, where a relay carries it.
+
+        Batches are as much smaller as the part is: a collector that opened a round for very few would find
+        each of them among as few. Which part that is must not be its word, so it follows from the campaign.
+        """
+        method = METHODS.get(self.mechanism.partition(":")[0])
+        # What somebody else registered has one round.
+        least = Fraction(1) if method is None else method.least_part
+        low, high = round.group
+        if self.is_relayed and high - low < least:
+            raise DescriptionError(
+                f'expected a round for at least {float(least):g} of the devices, as "{self.mechanism}" asks, '
+                f"got one for {float(high - low):.4g}, who would not hide each other, at $.group",
+                code="small-group",
+            )
 
     def _settle_relay(self) -> None:
         """Refuse a promise that no relay could keep, and write down what is not said of one."""
@@ -408,7 +485,9 @@ class Campaign:
             raise DescriptionError(
                 f"expected a round of campaign {self.id[:12]}, got one of another", code="other-campaign"
             )
-        return Round.from_fields({**said, "campaign": self.id}, n_keys=self.domain.n_keys)
+        round = Round.from_fields({**said, "campaign": self.id}, n_keys=self.domain.n_keys)
+        self.check_part(round)
+        return round
 
     @classmethod
     def from_description(cls, description: object) -> tuple[Campaign, Round]:
@@ -420,6 +499,7 @@ class Campaign:
         True
         """
         campaign = cls.from_text(described(description)["campaign"])
+        campaign.check_is_asked()
         return campaign, campaign.read_round(description)
 
     def protocol(self, version: str | None = None) -> Protocol:
@@ -433,7 +513,8 @@ class Campaign:
         if self.rounds is not None:
             wanted["rounds"] = self.rounds
         if self.users is not None and find_method(self.mechanism)[0].needs_users:
-            wanted["users"] = self.users
+            share = 1 if self.series is None else self.series.share
+            wanted["users"] = max(1, math.floor(self.users * share))
         if self.want is not None:
             wanted["want"] = self.want
             wanted["dithered"] = self._bins != UNDITHERED
@@ -495,11 +576,25 @@ def _is_readable(text: str) -> bool:
             return False
     except UnicodeEncodeError:
         return False
-    bare = text if text.count("[") <= _LISTS and text.count("{") <= 1 else _STRING.sub("", text)
-    return bare.count("[") <= _LISTS and bare.count("{") <= 1
+    is_plain = text.count("[") <= _LISTS and text.count("{") <= _TABLES
+    bare = text if is_plain else _STRING.sub("", text)
+    return bare.count("[") <= _LISTS and bare.count("{") <= _TABLES
 
 
-def _expect(value: object, kind: type, wanted: str, field_name: str) -> None:
+def _read_moment(text: str) -> datetime | None:
+    """The end that a date or a moment says, or None for what is neither."""
+    try:
+        end = datetime.fromisoformat(text)
+        if _DATE.fullmatch(text) is None or end.year > _LAST_YEAR:
+            return None
+        if "T" not in text and " " not in text:
+            end += timedelta(days=1)
+        return end if end.tzinfo else end.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _expect(value: object, kind: type | UnionType, wanted: str, field_name: str) -> None:
     if not isinstance(value, kind):
         raise CampaignError(f"{field_name} must be {wanted}, got {type(value).__name__}, at $.{field_name}")
 

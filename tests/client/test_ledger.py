@@ -296,7 +296,7 @@ def unsealed(path):
 
 def newer(path):
     with sqlite3.connect(path) as connection:
-        connection.execute("pragma user_version = 4")
+        connection.execute("pragma user_version = 5")
     connection.close()
 
 

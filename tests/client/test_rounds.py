@@ -3,7 +3,10 @@
 import copy
 import json
 import random
+import re
 from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +18,7 @@ from keyveil.domain import Record
 from keyveil.errors import DescriptionError, KeyveilError
 from keyveil.mechanisms import REGISTRY, build
 from keyveil.mechanisms.named import calibrated
+from keyveil.methods import METHODS
 from keyveil.numerics import InsecureSeededEntropy
 from keyveil.rounds import make_report
 
@@ -212,3 +216,60 @@ def test_a_device_fetches_the_open_round():
         with pytest.raises(KeyveilError) as refusal:
             fetch_round(url, exchange=lambda *_, status=status: HttpAnswer(status=status))
         assert refusal.value.code == code
+
+
+RELAYED = {"relay": "required", "batch": 1000}
+
+
+def part(asking, high, **changes):
+    stage = asking.protocol().start(asking.id)
+    return replace(stage, group=(Fraction(0), high), **changes)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "least"),
+    [
+        ("kvue", Fraction(1)),
+        ("pckv-ue:naive", Fraction(1)),
+        ("ks-grr", Fraction(1, 10)),
+        ("auto", Fraction(1, 100)),
+    ],
+)
+def test_where_a_relay_carries_reports_a_round_for_few_is_refused(tmp_path, mechanism, least):
+    asking = campaign(mechanism, **RELAYED)
+    few = part(asking, least - Fraction(1, 10**6))
+    assert asking.read_round(asking.device_config(part(asking, least))).group[1] == least
+    with Reporter(asking, ledger=tmp_path / "l.db") as device:
+        device.enable()
+        for description in (asking.device_config(few), few):
+            assert device.submit({"key-1": 3.0}, description).code.value == "small-group"
+        assert device.status().epsilon_campaign == 0
+    with pytest.raises(DescriptionError, match="expected a round for at least") as refused:
+        asking.read_round(asking.device_config(few))
+    assert refused.value.code == "small-group"
+
+
+def test_where_none_does_a_round_may_ask_anybody():
+    asking = campaign("kvue")
+    few = part(asking, Fraction(1, 10**6))
+    assert asking.read_round(asking.device_config(few)) == few
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.has_several_rounds])
+def test_no_method_asks_a_smaller_part_than_is_said_of_it(name):
+    asked = [stage.group for users in (100, 10**5, 10**8) for stage in widest(name, users).stages()]
+    assert min(high - low for low, high in asked) >= METHODS[name].least_part
+
+
+def widest(name, users):
+    return campaign(name, **({"users": users} if METHODS[name].needs_users else {})).protocol()
+
+
+def test_both_languages_know_the_same_parts():
+    script = (Path(__file__).parents[2] / "sdk/js/src/descriptions/campaign.js").read_text(encoding="utf-8")
+    table = script.partition("const ONE_IN = new Map([")[2].partition("]);")[0]
+    told = {name: int(part) for name, part in re.findall(r'\["([a-z-]+)", (\d+)\]', table)}
+    assert told == {
+        name: method.least_part.denominator for name, method in METHODS.items() if method.least_part < 1
+    }
+    assert all(method.least_part.numerator == 1 for method in METHODS.values())

@@ -6,12 +6,17 @@ changes and the person says no and yes. The device is the real one, with its led
 enumerated: wherever it draws, the history goes on once for every answer that it may give, with words that
 give it, and with the answer's exact chance. So every transcript (codes and bytes) has an exact probability
 under every history of records, as a fraction.
+
+Of series the collector opens waves at any time, in any order, with keys that came later, and makes new
+series that look like the old; the clock jumps. All of it tells at most the answers of the series, or, of
+several series and campaigns, what the device allows in all.
 """
 
 import hashlib
 import itertools
 import json
 import shutil
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -19,14 +24,13 @@ import pytest
 import histories
 from calibrations import scripted_words
 from keyveil import Campaign
-from keyveil.client import Reporter, ledger
-from keyveil.domain import Domain
+from keyveil.client import Caps, Reporter, ledger
+from keyveil.client.waves import Wave
 from keyveil.errors import KeyveilError
 from keyveil.numerics import Words, exp_below
 from keyveil.report import Envelope, public_word
 
 EPSILON = 1.0
-DOMAIN = Domain(keys=("a", "b"), value_range=(0.0, 1.0))
 STEPS = 5
 HELD = ({}, {"a": 1.0}, {"a": 0.0, "b": 1.0})
 # What the record is at each step: the same throughout, or another from some step on.
@@ -105,11 +109,11 @@ def chosen(seed, offered, transcript):
 TABLES = {}
 
 
-def table(round, held, report_id):
+def table(campaign, round, held, report_id):
     """Every answer that a record may get in a round: words that give it, and its chance given the id."""
     key = (round.pin, json.dumps(held), report_id if round.mechanism.public_word is not None else b"")
     if key not in TABLES:
-        record, mechanism = round.narrow(DOMAIN.encode(held)), round.mechanism
+        record, mechanism = round.narrow(campaign.domain.encode(held)), round.mechanism
         word = public_word(round.tag, round.number, report_id)
         chances = {
             mechanism.layout.encode(answer): mechanism.probability(answer, record)
@@ -144,8 +148,8 @@ def play(folder, seed, offered, life):
         try:
             heard = call(path, move, held, report_id, None)
         except Draws:
-            _, asked = Campaign.from_description(move["description"])
-            for place, (words, share) in enumerate(table(asked, held, report_id)):
+            described = Campaign.from_description(move["description"])
+            for place, (words, share) in enumerate(table(*described, held, report_id)):
                 branch = path.with_name(f"{path.name}.{place}")
                 shutil.copyfile(path, branch)
                 heard = call(branch, move, held, report_id, words)
@@ -175,7 +179,12 @@ def call(path, move, held, report_id, words):
 
     try:
         device = Reporter.open(
-            move["description"], ledger=path, entropy=entropy, ids=lambda: report_id, clock=lambda: 0.0
+            move["description"],
+            ledger=path,
+            entropy=entropy,
+            ids=lambda: report_id,
+            clock=lambda: move.get("at", 0.0),
+            caps=move.get("caps"),
         )
         if move["do"] != "report":
             return getattr(device, move["do"])().code.value
@@ -246,3 +255,107 @@ def test_the_enumeration_sees_a_device_that_answers_a_changed_record_again(tmp_p
 
     monkeypatch.setattr(Reporter, "_kept", forgetful)
     assert is_seen(tmp_path)
+
+
+# --- series ---
+
+TINY_SERIES = {"every": "day", "waves": 3, "answers": 2, "start": "1970-01-01"}
+# Mostly while all waves are open; a day later, a year later, and back.
+TIMES = (0.0, 0.0, 0.0, 86_400.0, 2.5 * 86_400.0, 366 * 86_400.0)
+IN_ALL = 2.0
+GENEROUS, TIGHT = Caps(campaign=9.0, lifetime=99.0), Caps(campaign=IN_ALL, lifetime=IN_ALL)
+
+
+def tiny_series(**changes):
+    """A series of two keys."""
+    # Without a dither, which the tiniest kernels have no use for.
+    told = {"name": "tiny", "mechanism": "kvue", "epsilon": EPSILON, "pairs_per_user": 1, "dither": 1}
+    asked = {"keys": ["a", "b"], "value_range": [0.0, 1.0], "series": {**TINY_SERIES, **changes}}
+    return Campaign.from_fields({**told, **asked})
+
+
+def wave_moves(whole, caps, times=TIMES):
+    """All waves of a series, as they are and spoilt, at any time; and what a person may do."""
+    for number, added in itertools.product(range(1, whole.series.waves + 1), ((), ("c",))):
+        asked = whole.wave(number, added).device_config()
+        for change in (
+            *({"mechanism": tiny} for tiny in TINY[:4]),
+            {"mechanism": TINY[1], "number": 2},
+            {"mechanism": TINY[0], "keys": [1, 0]},
+            {"mechanism": TINY[5]},
+        ):
+            for at in times:
+                yield {"do": "report", "description": {**asked, **change}, "at": at, "caps": caps}
+    asked = whole.wave(1).device_config()
+    yield from ({"do": verb, "description": asked, "at": 0.0} for verb in ("disable", "enable"))
+
+
+def moves_of_many(caps):
+    """The waves of several series that look alike, and the same question asked once."""
+    for change in ({}, {"answers": 1}, {"waves": 2}, {"start": "1970-01-02"}):
+        yield from wave_moves(tiny_series(**change), caps)
+    alone = replace(tiny_series(), series=None).device_config()
+    yield from ({**move, "caps": caps} for move in moves([alone]))
+
+
+def worst_of(folder, seeds, offered, name):
+    return max(worst_ratio(folder, f"{name} {seed}", offered) for seed in seeds)
+
+
+@pytest.mark.parametrize("answers", [1, 2])
+def test_no_transcript_of_a_series_tells_more_than_its_answers(answers, tmp_path, capsys):
+    offered = list(wave_moves(tiny_series(answers=answers), GENEROUS))
+    worst, promised = worst_of(tmp_path, range(6), offered, "series"), exp_below(Fraction(answers))
+    with capsys.disabled():
+        print(f"\n{answers} answers: ratio at most {float(worst / promised):.6f} of e**({answers} epsilon)")
+    assert 1 < worst <= promised
+
+
+def test_no_transcript_of_many_series_tells_more_than_the_device_allows(tmp_path, capsys):
+    worst = worst_of(tmp_path, range(6), list(moves_of_many(TIGHT)), "many")
+    promised = exp_below(Fraction(IN_ALL))
+    with capsys.disabled():
+        print(f"\nmany series: ratio at most {float(worst / promised):.6f} of e**{IN_ALL:g}")
+    assert 1 < worst <= promised
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_no_transcript_of_very_many_series_tells_more(tmp_path):
+    offered = list(moves_of_many(TIGHT))
+    assert worst_of(tmp_path, range(6, 60), offered, "many") <= exp_below(Fraction(IN_ALL))
+
+
+def of_one_answer(folder):
+    """Whether a few histories of a series of one answer tell more than that."""
+    whole = tiny_series(answers=1)
+    offered = [move for move in wave_moves(whole, GENEROUS, times=(0.0,)) if move["do"] == "report"]
+    grr = [move for move in offered if move["description"]["mechanism"] == TINY[0]]
+    return any(worst_ratio(folder, f"one {seed}", grr) > exp_below(Fraction(1)) for seed in range(6))
+
+
+def test_the_enumeration_sees_a_device_that_ignores_its_panel(tmp_path, monkeypatch):
+    monkeypatch.setattr(Wave, "panel", lambda self, _: tuple(range(1, self.series.waves + 1)))
+    assert of_one_answer(tmp_path)
+
+
+def test_the_enumeration_sees_a_device_that_does_not_pin_a_wave(tmp_path, monkeypatch):
+    monkeypatch.setattr(Wave, "check_campaign", lambda *_: None)
+    assert of_one_answer(tmp_path)
+
+
+def test_the_enumeration_sees_a_device_that_books_a_series_answer_by_answer(tmp_path, monkeypatch):
+    """The twin: room is left for another question, and then the series goes on."""
+    monkeypatch.setattr(
+        Wave,
+        "join",
+        lambda self, account: account.join(self.id, self.number, self.campaign, account.spent(self.campaign)),
+    )
+    whole = tiny_series()
+    alone = replace(whole, series=None).device_config()
+    offered = [
+        {"do": "report", "description": {**each, "mechanism": TINY[0]}, "caps": TIGHT}
+        for each in (*(whole.wave(number).device_config() for number in (1, 2, 3)), alone)
+    ]
+    promised = exp_below(Fraction(IN_ALL))
+    assert any(worst_ratio(tmp_path, f"booked {seed}", offered) > promised for seed in range(12))

@@ -1,4 +1,4 @@
-"""Ledgers of formats 1 and 2 become ones of today's: what was spent stays spent, one answer a round is kept.
+"""Ledgers of formats 1, 2 and 3 become ones of today: what was spent stays spent, an answer a round is kept.
 
 The old ledgers are made here as the versions before wrote them: their tables, their seals.
 """
@@ -94,6 +94,42 @@ def write_second(path, answers, waiting=(), routes=(), consent="given"):
             "insert into route (campaign, failures, sent, refused) values (?, ?, ?, ?)", routes
         )
         connection.commit()
+
+
+def write_third(path, answers):
+    """A ledger of format 3: it knew of ways and sealed reports, and not when an answer was given."""
+    write_second(path, answers)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            "alter table answer add column sealed blob; alter table outbox add column sealed blob;"
+            "alter table route add column way text; pragma user_version = 3;"
+        )
+
+
+@pytest.mark.parametrize("write", [write_second, write_third])
+def test_answers_of_older_formats_count_as_given_when_the_ledger_was_brought_over(path, write):
+    """A year later they do not count in a year; for ever they do."""
+    campaign, units, year = make_campaign(), 1 << 192, 365 * 86_400.0
+    write(path, [(campaign.id, 1, "ab" * 32, units, old_report(campaign))])
+    now = CLOCK + 1000.0
+    with Ledger(path, clock=lambda: now).transaction() as account:
+        given = account.now
+        assert given >= now
+        assert account.spent() == units
+        assert account.spent_since(given - 1.0) == units
+    with Ledger(path, clock=lambda: given + year).transaction() as account:
+        assert (account.spent(), account.spent_since(account.now - year)) == (units, 0)
+
+
+def test_a_ledger_of_format_3_that_was_edited_is_refused(path):
+    campaign = make_campaign()
+    write_third(path, [(campaign.id, 1, "ab" * 32, 1 << 192, old_report(campaign))])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("update answer set units = '0'")
+        connection.commit()
+    with pytest.raises(LedgerError) as refusal:
+        device(campaign, path).report(HELD)
+    assert refusal.value.code == "ledger-corrupt"
 
 
 def units_up(epsilon):
@@ -274,7 +310,7 @@ def test_a_kill_in_the_middle_leaves_one_format_or_the_other_complete(tmp_path, 
         write_old(path, spent, [(campaign.id, number, report) for number, report in enumerate(said, 1)])
         child = subprocess.Popen([sys.executable, "-c", UPGRADE, str(path)], stdout=subprocess.PIPE)
         assert child.stdout.readline() == b"up\n"
-        time.sleep(0.1 * attempt / times)
+        time.sleep(0.2 * attempt / times)
         child.send_signal(signal.SIGKILL)
         child.communicate()
         with closing(sqlite3.connect(path)) as connection:
@@ -282,7 +318,9 @@ def test_a_kill_in_the_middle_leaves_one_format_or_the_other_complete(tmp_path, 
             tables = {
                 row[0] for row in connection.execute("select name from sqlite_master where type = 'table'")
             }
-        assert tables == {"fact", "outbox", "route"} | ({"spent", "memo"} if found == 1 else {"answer"})
+        assert tables == {"fact", "outbox", "route"} | (
+            {"spent", "memo"} if found == 1 else {"answer", "series", "wave"}
+        )
         met.add(found)
         with Ledger(path, clock=lambda: CLOCK).transaction() as account:
             assert account.spent() == total

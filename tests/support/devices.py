@@ -34,11 +34,12 @@ class Collector:
     """Real HTTP on the loopback. `script` holds the next answers: a status, with headers, with a body.
 
     As good as a relay, for devices: it takes what is sealed as it takes reports. Where `cuts` says so it
-    keeps a batch and answers nothing.
+    keeps a batch and answers nothing. Of any series the campaign is the open wave.
     """
 
     def __init__(self):
         self.received, self.posts, self.script, self.campaign, self.round = [], [], [], None, None
+        self.series = None
         self.keys, self.tokens, self.cuts = [], set(), lambda: False
         outer = self
 
@@ -65,7 +66,11 @@ class Collector:
                     said = {"suite": SUITE, "keys": [{"public": key.public.hex()} for key in outer.keys]}
                     self.answer(200, {}, json.dumps(said).encode())
                     return
-                self.answer(200, {}, json.dumps({"campaign": outer.campaign, "round": outer.round}).encode())
+                view = {"campaign": outer.campaign, "round": outer.round}
+                if self.path.startswith("/v1/series/"):
+                    said = {"id": self.path.rpartition("/")[2], "campaign": outer.series, "state": "open"}
+                    view = {**said, "wave": None if outer.campaign is None else view}
+                self.answer(200, {}, json.dumps(view).encode())
 
             def answer(self, status, headers, body):
                 self.send_response(status)

@@ -23,9 +23,12 @@ export const SENTENCES = Object.freeze({
   pinned: "This round was answered under another description; no other is ever answered.",
   answered: "This round was answered, and the answer was wiped when reporting was switched off.",
   "other-group": "This round asks other devices.",
+  "other-wave": "This wave of the series asks other devices.",
+  "small-group": "This round asks fewer devices at once than its campaign does; so few would not hide each other.",
   "over-promise": "With this round the device would say more than the campaign promised.",
   "over-campaign-cap": "With this round the device would spend more than it allows one campaign.",
   "over-lifetime-cap": "With this round the device would spend more than it allows all campaigns together.",
+  "over-yearly-cap": "With this round the device would spend more than it allows in a year.",
   "bad-record": "A record maps names of keys to numbers; this one does not.",
 
   // The ledger.

@@ -38,6 +38,7 @@ async function take(step, { description, ledger, caps, asked }) {
     relay: relay && { url: relay, seal, key },
     campaignCap: caps.campaign,
     lifetimeCap: caps.lifetime,
+    yearlyCap: caps.yearly,
     now: () => 1000 * at,
     entropy: words == null ? failing("drawing noise") : () => fromHex(words),
     ids: id == null ? failing("asking for an id") : () => fromHex(id),
@@ -47,10 +48,10 @@ async function take(step, { description, ledger, caps, asked }) {
 }
 
 /** What there is to say of a history's sealed reports, of which no two are alike. */
-function openers(privateKeys, campaign) {
+function openers(privateKeys) {
   const keys = new Map(privateKeys.map((privateHex) => [keyIdOf(privateHex), privateHex]));
   const met = [];
-  return (sealed) => {
+  return (sealed, campaign) => {
     if (!met.includes(sealed)) met.push(sealed);
     const bytes = Buffer.from(sealed, "hex");
     const [key, round] = [toHex(bytes.subarray(1, 9)), bytes.readUInt16LE(9)];
@@ -61,7 +62,8 @@ function openers(privateKeys, campaign) {
 
 const told = ({ url, reports }, open) => {
   if (!reports) return { url };
-  return url.endsWith("/sealed") ? { url, sealed: reports.map(open) } : { url, reports };
+  const [campaign, kind] = url.split("/").slice(-2);
+  return kind === "sealed" ? { url, sealed: reports.map((one) => open(one, campaign)) } : { url, reports };
 };
 
 /** A step's outcome; what `Device.open` refuses is an outcome too. */
@@ -85,7 +87,7 @@ for (const name of names("histories/")) {
       }
       // A description that is refused belongs to no campaign.
       const { id: campaign } = await readDescription(description).catch(() => ({ id: null }));
-      open ??= keys && openers(keys, campaign);
+      open ??= openers(keys ?? []);
       if (step.requests) {
         const said = asked.map((one) => told(one, open));
         assert.deepEqual(said, step.requests, where);

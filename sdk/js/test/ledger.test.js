@@ -51,7 +51,7 @@ test("a ledger in a file survives, and a corrupt one stops all reports", async (
   const text = readFileSync(stateFile(path), "utf8");
   const changes = [
     ['"units":"', '"units":"-'],
-    ['"version":3', '"version":4'],
+    ['"version":4', '"version":5'],
     ['"given"', '"perhaps"'],
   ];
   const broken = [text.slice(0, 40), "null", "{}", ...changes.map(([was, is]) => text.replace(was, is))];
@@ -126,7 +126,8 @@ const PAUSED = `
   let runs = 0;
   await ledger.update((state) => {
     if (++runs === 1) process.kill(process.pid, "SIGSTOP");
-    state.answers.push({ campaign: "b".repeat(64), round: 1, pin: null, units: "1000", bytes: null, sealed: null });
+    const rest = { pin: null, at: 0, bytes: null, sealed: null };
+    state.answers.push({ campaign: "b".repeat(64), round: 1, units: "1000", ...rest });
   });
   process.stdout.write("runs " + runs + "\\n");
 `;
@@ -325,8 +326,9 @@ test("a ledger of version 2 is taken over: it knew of no relay, so what was sent
   writeFileSync(stateFile(path), JSON.stringify(old));
   const wanted = {
     ...old,
-    version: 3,
-    answers: old.answers.map((answer) => ({ ...answer, sealed: null })),
+    version: 4,
+    answers: old.answers.map((answer) => ({ ...answer, at: null, sealed: null })),
+    series: {},
     routes: { [id]: { ...counts, way: "direct" }, [other]: { ...unsent, way: null } },
   };
   assert.deepEqual(await stateOf(new FileLedger(path)), wanted);
@@ -340,6 +342,13 @@ test("a ledger of version 2 is taken over: it knew of no relay, so what was sent
     { ...wanted, answers: old.answers },
     { ...wanted, routes: { [id]: { ...counts, way: "by post" } } },
     { ...wanted, routes: old.routes },
+    { ...wanted, answers: [{ ...wanted.answers[0], at: "1" }] },
+    { ...wanted, series: [] },
+    { ...wanted, series: { [id]: { units: 12, waves: {} } } },
+    { ...wanted, series: { [id]: { units: "-12", waves: {} } } },
+    { ...wanted, series: { [id]: { units: "12", waves: { 0: id } } } },
+    { ...wanted, series: { [id]: { units: "12", waves: { 1: "no id" } } } },
+    { ...wanted, series: { one: { units: "12", waves: { 1: id } } } },
   ];
   for (const state of wrong) {
     writeFileSync(stateFile(path), JSON.stringify(state));

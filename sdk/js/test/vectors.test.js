@@ -22,7 +22,7 @@ import { nonceOf } from "../src/client/vote.js";
 import { fastest } from "./support/campaigns.js";
 import { load, names } from "./support/vectors.js";
 
-const OTHERS = ["calibration.json", "exact.json", "kernels.json", "nonces.json", "sealed.json"];
+const OTHERS = ["calibration.json", "exact.json", "kernels.json", "nonces.json", "sealed.json", "series.json"];
 const methods = names().filter((name) => !name.startsWith("bad_") && !OTHERS.includes(name));
 
 const ratio = (text) => {

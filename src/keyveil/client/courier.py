@@ -44,8 +44,8 @@ class Addresses:
     relay: str | None = None
     sealing_key: bytes | None = None
 
-    def route(self, campaign: Campaign) -> Route:
-        """The way of a campaign's reports, or a refusal.
+    def route(self, campaign: Campaign, id: str | None = None) -> Route:
+        """The way of a campaign's reports, or a refusal; with an id, of another wave of its series.
 
         >>> apps = Campaign(name="apps", epsilon=1.0, keys=("maps", "mail"), value_range=(0, 60),
         ...                 pairs_per_user=2, mechanism="pckv-ue", relay="required", batch=1000)
@@ -57,6 +57,7 @@ class Addresses:
             ...
         keyveil.errors.TransportError: the campaign takes reports through a relay only; pass relay='https://...'
         """
+        at = f"/v1/campaigns/{id or campaign.id}"
         if self.relay is not None:
             if not campaign.is_relayed:
                 raise TransportError(
@@ -64,7 +65,7 @@ class Addresses:
                 )
             base = transport.checked(self.relay, "a relay").rstrip("/")
             self._check_keys_can_be_known()
-            return Route(THROUGH_RELAY, f"{base}/v1/campaigns/{campaign.id}/sealed")
+            return Route(THROUGH_RELAY, f"{base}{at}/sealed")
         if campaign.relay == REQUIRED:
             raise TransportError(
                 "the campaign takes reports through a relay only; pass relay='https://...'",
@@ -73,7 +74,7 @@ class Addresses:
         if self.collector is None:
             raise TransportError("no collector is known; pass collector='https://...'", code="no-collector")
         base = transport.checked(self.collector).rstrip("/")
-        return Route(DIRECTLY, f"{base}/v1/campaigns/{campaign.id}/reports")
+        return Route(DIRECTLY, f"{base}{at}/reports")
 
     def _check_keys_can_be_known(self) -> None:
         """Refuse to take the relay's word alone for the collector's key."""
@@ -101,7 +102,7 @@ def read_key(digits: str) -> bytes:
 
 
 class Courier:
-    """Sends one campaign's reports.
+    """Sends one campaign's reports, which it knows by its id.
 
     `direct` and `relayed` take them to the collector and to a relay, each with the token for it; `plain` asks
     both for keys, with none.
@@ -109,7 +110,7 @@ class Courier:
 
     def __init__(
         self,
-        campaign: Campaign,
+        campaign: str,
         limits: Limits,
         addresses: Addresses,
         *,
@@ -193,7 +194,7 @@ class Courier:
 
             assert self._addresses.relay is not None, "only what goes through a relay is sealed"
             self._sealer = Sealer(
-                self._campaign.id,
+                self._campaign,
                 relay=self._addresses.relay,
                 collector=self._addresses.collector,
                 shipped=self._addresses.sealing_key,
@@ -229,4 +230,4 @@ class Courier:
             raise
 
     def _queue(self, account: Account) -> Queue:
-        return Queue(account, self._campaign.id, self._limits)
+        return Queue(account, self._campaign, self._limits)

@@ -36,6 +36,10 @@ class Story:
     promised: float
     spent_in_all: float
     worst_case: float
+    panel: tuple[int, ...] | None = None
+    """The waves that this device answers, where the campaign is one."""
+    spent_in_a_year: float = 0.0
+    yearly_cap: float | None = None
 
     def __repr__(self) -> str:
         return "<private story>"
@@ -45,7 +49,9 @@ def tell(story: Story) -> str:
     """A few sentences."""
     lines = [_asked(story.campaign), _true(story)]
     if story.sent is None:
-        lines.append("Sent: nothing yet.")
+        lines.append(
+            "Sent: nothing yet." if _is_asked(story) else "Sent: nothing; this wave asks other devices."
+        )
     elif len(story.sent) != story.round.mechanism.layout.n_bytes:
         # An older keyveil answered, and did not keep what it was asked.
         lines.append(f"Sent: {len(story.sent)} noised bytes, to the round as it was described then.")
@@ -53,12 +59,11 @@ def tell(story: Story) -> str:
         lines += [_said(story, story.sent), *_guesses(story, story.sent)]
     lines += [
         *_way(story),
-        "This device answers once: asked again, it says the same, whatever changes here.",
+        *_often(story),
         f"Spent so far: epsilon {story.spent:.4g} of the {story.promised:.4g} promised for this question, "
         "which moves no guess, whatever is asked and however often, further than from 50 % to "
         f"{_after(story.promised)}.",
-        f"All questions together: {story.spent_in_all:.4g} of {story.worst_case:.4g}, from 50 % to at most "
-        f"{_after(story.spent_in_all)} so far and {_after(story.worst_case)} ever.",
+        *_in_all(story),
     ]
     return "\n".join(lines)
 
@@ -74,6 +79,46 @@ def percent(chance: float) -> str:
         if 0.0 < float(shown) < 99.5 or (digits and 0.0 < float(shown) < 100.0):
             return f"{shown} %"
     return "nearly 100 %" if chance > 0.5 else "nearly 0 %"
+
+
+def _is_asked(story: Story) -> bool:
+    series = story.campaign.series
+    return story.panel is None or series is None or series.wave in story.panel
+
+
+def _often(story: Story) -> list[str]:
+    """How often this device answers; of a series also when, which nobody else knows."""
+    series = story.campaign.series
+    if series is None or story.panel is None:
+        return ["This device answers once: asked again, it says the same, whatever changes here."]
+    waves = ", ".join(map(str, story.panel))
+    return [
+        f"It is asked every {series.every}, {series.waves} times. This device answers {series.answers} of "
+        f"these waves ({waves}), each once; nobody else knows which, and what is held has no part in it.",
+        "With the first answer the price of all of them is booked. Whoever stops says nothing more; what was "
+        "told stays told, and nothing that was told tells when one stopped.",
+    ]
+
+
+def _in_all(story: Story) -> list[str]:
+    """All questions together: for ever, and in a year where the device's owner bounded that."""
+    lines = []
+    if math.isfinite(story.worst_case):
+        lines.append(
+            f"All questions together: {story.spent_in_all:.4g} of {story.worst_case:.4g}, from 50 % to at "
+            f"most {_after(story.spent_in_all)} so far and {_after(story.worst_case)} ever."
+        )
+    else:
+        lines.append(
+            f"All questions together: {story.spent_in_all:.4g}, from 50 % to at most "
+            f"{_after(story.spent_in_all)} so far; what may come of later years has no end."
+        )
+    if story.yearly_cap is not None:
+        lines.append(
+            f"Per year: {story.spent_in_a_year:.4g} of {story.yearly_cap:.4g}, from 50 % to at most "
+            f"{_after(story.yearly_cap)} in any 365 days."
+        )
+    return lines
 
 
 def _asked(campaign: Campaign) -> str:

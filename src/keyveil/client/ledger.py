@@ -1,8 +1,10 @@
 """What this device has answered and spent, on disk: one SQLite file, and every change one transaction.
 
     fact     the device's secret, the latest time ever seen, consent, the seal; a campaign's last failure
-    answer   a round that was answered: its pin, what it cost, the bytes that were said, and as they were
-             sealed for a relay, if they were
+    answer   a round that was answered: its pin, what it cost, when it was given, the bytes that were said,
+             and as they were sealed for a relay, if they were
+    series   what a series costs in all, booked with the first answer to one of its waves
+    wave     a wave that was answered, and the campaign that it was
     outbox   reports that wait, and as they were sealed (see `queue`)
     route    how sending goes, a row a campaign: the way (directly or through a relay) once an attempt was
              made, failures in a row, when to try again, counts
@@ -12,17 +14,20 @@ device repeats the bytes. Its cost and the report that it pays for are committed
 sees the report. A process that is killed at any moment may have paid for a report that was never sent, never
 the reverse.
 
+A wave of a series is a campaign, and a series is one price: from its first answer on all that its waves may
+ever cost counts as spent, and later answers add nothing. A wave has one campaign, that of its first answer.
+
 What a ledger says is believed or refused, never repaired. The seal is a keyed hash over what was
 answered, the time and the consent: a file that SQLite can read but that does not add up is refused, and
 so is one that is empty, because a new ledger only ever appears complete. Whoever deletes the file
 starts anew; that is the owner's right, and no server's.
 
-The device's place among a campaign's groups and the nonces with which it asks for ids follow from its secret:
-they are random, and as old as the file.
+The device's place among a campaign's groups, its panel in a series and the nonces with which it asks for ids
+follow from its secret: they are random, and as old as the file.
 
 Time only moves forwards: the ledger keeps the latest time it has seen, also of calls that were
 refused, rounded up to a minute so that most calls write nothing. A clock set back brings no campaign
-back to life.
+back to life, and no answer into another year: each keeps the time that it was given at.
 """
 
 from __future__ import annotations
@@ -45,18 +50,23 @@ Clock = Callable[[], float]
 
 # How long to wait for another process that holds the ledger. A host application must not hang.
 _PATIENCE = 2.0
-OLD_FORMATS, FORMAT = (1, 2), 3
+OLD_FORMATS, FORMAT = (1, 2, 3), 4
 _GRAIN = 60.0
 _SECRET_BYTES, NONCE_BYTES = 32, 16
 UNASKED = "unasked"
 _FAILURE = "failure"
 
-ANSWERS = """create table answer (campaign text, round integer, pin text, units text not null, report blob,
-                    sealed blob, primary key (campaign, round)) without rowid;"""
+SERIES = """
+create table series (series text primary key, units text not null) without rowid;
+create table wave (series text, number integer, campaign text not null, primary key (series, number))
+                  without rowid;
+"""
 _SCHEMA = f"""
 begin;
 create table fact (name text primary key, value) without rowid;
-{ANSWERS}
+create table answer (campaign text, round integer, pin text, units text not null, report blob, sealed blob,
+                     given integer not null, primary key (campaign, round)) without rowid;
+{SERIES}
 create table outbox (place integer primary key, campaign text not null, report_id blob not null unique,
                      report blob not null, sealed blob);
 create table route (campaign text primary key, failures integer not null default 0,
@@ -80,6 +90,14 @@ class AnsweredRound(NamedTuple):
     report: bytes | None
 
 
+class _Paid(NamedTuple):
+    """What a round was answered for: its pin, its price in units, and when, in seconds since 1970."""
+
+    pin: str | None
+    units: int
+    given: int
+
+
 class LastFailure(NamedTuple):
     """When sending failed last, the device's code for it, and in which words."""
 
@@ -98,9 +116,19 @@ class Account:
             self.secret = bytes(facts["secret"])
             self._clock, self._consent = float(facts["clock"]), str(facts["consent"])
             self._answers = {
-                (str(campaign), int(number)): (None if pin is None else str(pin), int(units))
-                for campaign, number, pin, units in connection.execute(
-                    "select campaign, round, pin, units from answer"
+                (str(campaign), int(number)): _Paid(None if pin is None else str(pin), int(units), int(given))
+                for campaign, number, pin, units, given in connection.execute(
+                    "select campaign, round, pin, units, given from answer"
+                )
+            }
+            self._prices = {
+                str(series): int(units)
+                for series, units in connection.execute("select series, units from series")
+            }
+            self._waves = {
+                (str(series), int(number)): str(campaign)
+                for series, number, campaign in connection.execute(
+                    "select series, number, campaign from wave"
                 )
             }
             self._sealed = bytes(facts["seal"])
@@ -108,11 +136,12 @@ class Account:
             raise sqlite3.DatabaseError("parts of it make no sense") from None
         if not hmac.compare_digest(self._sealed, self._own_seal()):
             raise sqlite3.DatabaseError("what was spent does not match its seal")
-        if min((units for _, units in self._answers.values()), default=0) < 0:
+        paid = (*(answer.units for answer in self._answers.values()), *self._prices.values())
+        if min(paid, default=0) < 0:
             raise sqlite3.DatabaseError("an answer has earned what it should have cost")
         self.wall = clock()
         if self.wall > self._clock:
-            self._clock = math.ceil(self.wall / _GRAIN) * _GRAIN
+            self._clock = rounded_time(self.wall)
             self._write("clock", self._clock)
         self.now = self._clock
         self.seal()
@@ -129,8 +158,11 @@ class Account:
 
     def place(self, campaign: str) -> Fraction:
         """Where the device stands among the groups of a campaign: random, and always the same."""
-        drawn = hmac.digest(self.secret, f"place {campaign}".encode(), "sha256")
-        return Fraction(int.from_bytes(drawn, "big"), 1 << 8 * len(drawn))
+        return drawn_from(self.secret, f"place {campaign}")
+
+    def place_in_series(self, series: str) -> Fraction:
+        """What decides which waves of a series the device answers: random, and always the same."""
+        return drawn_from(self.secret, f"panel {series}")
 
     def nonce(self, campaign: str, round: int) -> bytes:
         """What the device asks for an id with: random, stored before it is sent, always the same.
@@ -140,8 +172,37 @@ class Account:
         return nonce_of(self.secret, campaign, round)
 
     def spent(self, campaign: str | None = None) -> int:
-        """What a campaign has cost so far, in units; without a name, what all of them have."""
-        return sum(units for (of, _), (_, units) in self._answers.items() if campaign in (None, of))
+        """What a campaign has cost so far, in units; without a name, what all of them have.
+
+        A series of which a wave was answered has cost all that its waves may.
+        """
+        if campaign is not None:
+            return sum(paid.units for (of, _), paid in self._answers.items() if of == campaign)
+        waves = set(self._waves.values())
+        alone = sum(paid.units for (of, _), paid in self._answers.items() if of not in waves)
+        return alone + sum(self._prices.values())
+
+    def spent_since(self, moment: float) -> int:
+        """What answers cost that were given after a moment, in units."""
+        return sum(paid.units for paid in self._answers.values() if paid.given > moment)
+
+    def booked(self, series: str) -> int:
+        """What a series has been booked for, in units; 0 before its first answer."""
+        return self._prices.get(series, 0)
+
+    @property
+    def all_series(self) -> list[str]:
+        """Every series of which a wave was answered."""
+        return sorted(self._prices)
+
+    def waves(self, series: str) -> dict[int, str]:
+        """The waves of a series that were answered, and as which campaigns."""
+        return {number: campaign for (of, number), campaign in self._waves.items() if of == series}
+
+    def campaigns_beside(self, campaign: str) -> tuple[str, ...]:
+        """The campaigns of the same series that were answered; itself alone where it is no wave of one."""
+        of = next((series for (series, _), known in self._waves.items() if known == campaign), None)
+        return (campaign,) if of is None else tuple(self.waves(of).values())
 
     def answers(self, campaign: str) -> int:
         """How many rounds of a campaign were answered."""
@@ -159,11 +220,21 @@ class Account:
 
     def keep(self, campaign: str, round: int, answer: AnsweredRound) -> None:
         """Book a round's only answer."""
-        self._answers[campaign, round] = answer.pin, answer.units
+        given = math.ceil(self.now)
+        self._answers[campaign, round] = _Paid(answer.pin, answer.units, given)
         self.connection.execute(
-            "insert into answer (campaign, round, pin, units, report) values (?, ?, ?, ?, ?)",
-            (campaign, round, answer.pin, str(answer.units), answer.report),
+            "insert into answer (campaign, round, pin, units, given, report) values (?, ?, ?, ?, ?, ?)",
+            (campaign, round, answer.pin, str(answer.units), given, answer.report),
         )
+
+    def join(self, series: str, wave: int, campaign: str, units: int) -> None:
+        """Book a series as a whole, if it is not, and that this wave of it is this campaign for good."""
+        if series not in self._prices:
+            self._prices[series] = units
+            self.connection.execute("insert into series values (?, ?)", (series, str(units)))
+        if (series, wave) not in self._waves:
+            self._waves[series, wave] = campaign
+            self.connection.execute("insert into wave values (?, ?, ?)", (series, wave, campaign))
 
     def wipe_answers(self) -> None:
         """Forget what was said; that it was said, and what it cost, stays."""
@@ -196,7 +267,12 @@ class Account:
 
     def _own_seal(self) -> bytes:
         rows = [
-            f"{of} {number} {pin} {units}" for (of, number), (pin, units) in sorted(self._answers.items())
+            *(
+                f"{of} {number} {paid.pin} {paid.units} {paid.given}"
+                for (of, number), paid in sorted(self._answers.items())
+            ),
+            *(f"series {series} {units}" for series, units in sorted(self._prices.items())),
+            *(f"wave {of} {number} {known}" for (of, number), known in sorted(self._waves.items())),
         ]
         return seal_of(self.secret, self._clock, self._consent, rows)
 
@@ -261,7 +337,7 @@ class Ledger:
             if found in OLD_FORMATS:
                 from keyveil.client.upgrade import upgrade
 
-                upgrade(connection)
+                upgrade(connection, self._clock())
         except BaseException:
             connection.close()
             raise
@@ -282,9 +358,20 @@ def _inside(connection: sqlite3.Connection, clock: Clock) -> Iterator[Account]:
     connection.execute("commit")
 
 
+def rounded_time(seconds: float) -> float:
+    """A time as a ledger keeps it: up to a whole minute."""
+    return math.ceil(seconds / _GRAIN) * _GRAIN
+
+
 def seal_of(secret: bytes, clock: float, consent: str, rows: list[str]) -> bytes:
     """The seal over the latest time, the consent and what was spent, a line each."""
     return hmac.digest(secret, "\n".join([clock.hex(), consent, *rows]).encode(), hashlib.sha256)
+
+
+def drawn_from(secret: bytes, label: str) -> Fraction:
+    """A number in [0, 1) that nobody without the secret can guess."""
+    drawn = hmac.digest(secret, label.encode(), "sha256")
+    return Fraction(int.from_bytes(drawn, "big"), 1 << 8 * len(drawn))
 
 
 def nonce_of(secret: bytes, campaign: str, round: int) -> bytes:

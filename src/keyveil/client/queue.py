@@ -4,8 +4,9 @@ When a report does not fit, the oldest make room and are counted as dropped. A r
 collector has said what became of it; sending it twice is harmless, because it is counted by its id.
 
 A campaign's reports go one way, directly or through a relay: whoever got one both ways would know its sender.
-The way is written down before the first attempt. What a relay carries is sealed once and kept so, here and
-beside the answer that it repeats: other bytes would be carried twice.
+All waves of a series go the way of the first. It is written down before the first attempt. What a relay
+carries is sealed once and kept so, here and beside the answer that it repeats: other bytes would be carried
+twice.
 
 After the n-th failure in a row the next attempt waits a uniform time below min(1 hour, 1 s * 2**n):
 full jitter, so that a crowd of devices does not come back all at once. A collector that names a time
@@ -96,12 +97,15 @@ class Queue:
 
     @property
     def way(self) -> str | None:
-        """The way that the campaign's reports go; None before the first attempt to send one."""
-        (way,) = self._sql("select way from route where campaign = ?", (self._campaign,)).fetchone()
-        if way not in (None, *_WORDS):
-            raise sqlite3.DatabaseError("parts of it make no sense")
-        found: str | None = way
-        return found
+        """The way of the campaign's reports, or its series'; None before the first attempt to send one."""
+        for campaign in dict.fromkeys((self._campaign, *self._account.campaigns_beside(self._campaign))):
+            row = self._sql("select way from route where campaign = ?", (campaign,)).fetchone()
+            way: str | None = None if row is None else row[0]
+            if way not in (None, *_WORDS):
+                raise sqlite3.DatabaseError("parts of it make no sense")
+            if way is not None:
+                return way
+        return None
 
     def check_way(self, way: str) -> None:
         """Refuse another way than the one that was taken before."""
@@ -221,6 +225,13 @@ class Queue:
             f"update route set {column} = {column} + ? where campaign = ?",  # noqa: S608
             (by, self._campaign),
         )
+
+
+def waiting_among(account: Account, campaigns: Iterable[str]) -> list[str]:
+    """Those of some campaigns of which reports wait, the oldest report first."""
+    rows = account.connection.execute("select campaign from outbox group by campaign order by min(place)")
+    wanted = set(campaigns)
+    return [str(campaign) for (campaign,) in rows if campaign in wanted]
 
 
 def forget_reports(account: Account) -> None:

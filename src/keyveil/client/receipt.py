@@ -42,9 +42,12 @@ class Code(Enum):
     PINNED = "pinned"
     ANSWERED = "answered"
     OTHER_GROUP = "other-group"
+    OTHER_WAVE = "other-wave"
+    SMALL_GROUP = "small-group"
     OVER_PROMISE = "over-promise"
     OVER_CAMPAIGN_CAP = "over-campaign-cap"
     OVER_LIFETIME_CAP = "over-lifetime-cap"
+    OVER_YEARLY_CAP = "over-yearly-cap"
     BAD_RECORD = "bad-record"
     NO_LEDGER = "no-ledger"
     LEDGER_CORRUPT = "ledger-corrupt"
@@ -90,11 +93,16 @@ SENTENCES = MappingProxyType(
         Code.PINNED: "This round was answered under another description; no other is ever answered.",
         Code.ANSWERED: "This round was answered, and the answer was wiped when reporting was switched off.",
         Code.OTHER_GROUP: "This round asks other devices.",
+        Code.OTHER_WAVE: "This wave of the series asks other devices.",
+        Code.SMALL_GROUP: (
+            "This round asks fewer devices at once than its campaign does; so few would not hide each other."
+        ),
         Code.OVER_PROMISE: "With this round the device would say more than the campaign promised.",
         Code.OVER_CAMPAIGN_CAP: "With this round the device would spend more than it allows one campaign.",
         Code.OVER_LIFETIME_CAP: (
             "With this round the device would spend more than it allows all campaigns together."
         ),
+        Code.OVER_YEARLY_CAP: "With this round the device would spend more than it allows in a year.",
         Code.BAD_RECORD: "A record maps names of keys to numbers; this one does not.",
         Code.NO_LEDGER: "A device needs a ledger, which remembers what was spent; pass one.",
         Code.LEDGER_CORRUPT: (
@@ -124,6 +132,7 @@ SENTENCES = MappingProxyType(
 _TO_MEND = frozenset(
     {
         Code.BAD_DESCRIPTION,
+        Code.SMALL_GROUP,
         Code.BAD_RECORD,
         Code.NO_LEDGER,
         Code.LEDGER_CORRUPT,

@@ -30,9 +30,10 @@ The constructor raises for a programming mistake (TypeError, BudgetError for cap
 EntropyError) and looks at neither disk nor network. What never raises returns a `Receipt`, a code and
 a sentence; no sentence holds anything about the record.
 
-The order of a report: consent, the campaign's end, the answer that was given before, the group, what the
-campaign promised, the caps, and only then the data. Nothing a collector says is believed: a description names
-a mechanism, the device makes its integers and takes their loss for the price.
+The order of a report: consent, the campaign's end, the answer that was given before, of a wave the panel and
+the campaign that the wave was, the group, what the campaign promised, the caps, and only then the data.
+Nothing a collector says is believed: a description names a mechanism, the device makes its integers and takes
+their loss for the price.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -50,6 +52,7 @@ from keyveil.client.background import Background
 from keyveil.client.courier import Addresses, Courier, read_key
 from keyveil.client.ledger import NONCE_BYTES, Account, AnsweredRound, Clock, Ledger
 from keyveil.client.permission import (
+    YEAR,
     Caps,
     do_not_track,
     epsilon_of,
@@ -58,8 +61,9 @@ from keyveil.client.permission import (
     require_consent,
     withdraw_consent,
 )
-from keyveil.client.queue import THROUGH_RELAY, Limits, Queue, Traffic
+from keyveil.client.queue import THROUGH_RELAY, Limits, Queue, Traffic, waiting_among
 from keyveil.client.receipt import Code, Reading, Receipt, receipt_for
+from keyveil.client.waves import Wave
 from keyveil.domain import Record
 from keyveil.errors import (
     CampaignError,
@@ -90,7 +94,11 @@ class Status:
     """Where this device stands: what was spent, at most will be, and what waits.
 
     `promised` is the most that this campaign's rounds together can ever tell; `epsilon_worst_case` is all
-    that an observer of all campaigns can ever learn from this device: the lifetime cap.
+    that an observer of all campaigns can ever learn from this device: the lifetime cap. Where that is
+    infinite, `yearly_cap` is what they can learn in any 365 days.
+
+    What is said of a wave is its series': what its answers have cost and may at most, how many rounds were
+    answered, what waits. With the first answer `epsilon_lifetime` holds the price of all of them.
     """
 
     consent: str
@@ -98,14 +106,19 @@ class Status:
     promised: float
     epsilon_lifetime: float
     epsilon_worst_case: float
+    epsilon_year: float
+    """What the answers of the last 365 days cost, by the ledger's time."""
+    yearly_cap: float | None
     answers: int
     traffic: Traffic
     route: str | None
     """The way that reports go, "direct" or "relay"; None before the first attempt to send one."""
+    series: str | None = None
+    """The id of the series, where the campaign is a wave."""
 
     @property
     def spent(self) -> float:
-        """What this campaign has cost so far."""
+        """What this campaign, or its series, has cost so far."""
         return self.epsilon_campaign
 
 
@@ -189,14 +202,9 @@ class Reporter:
         self._entropy = entropy
         self._exchange = exchange or transport.with_token(token)
         self._ids = ids or self._own_source()
-        self._courier = Courier(
-            campaign,
-            self._limits,
-            self._addresses,
-            direct=self._exchange,
-            relayed=exchange or transport.with_token(relay_token),
-            plain=exchange or transport.exchange,
-        )
+        self._relayed = exchange or transport.with_token(relay_token)
+        self._plain = exchange or transport.exchange
+        self._couriers: dict[str, Courier] = {}
         self._last: _PricedRound | None = None
         self._round: Round | None = None
         self._background = Background(self._attempt, exit_timeout)
@@ -221,21 +229,26 @@ class Reporter:
     def connect(cls, url: str, **options: Any) -> Self:
         """A reporter for the open round of the campaign at an address, https://HOST/v1/campaigns/ID.
 
+        Or of the open wave of the series at https://HOST/v1/series/ID, whose text must lead to that id.
+
         The address may be a relay's, named by `relay` too: the campaign's id is its hash, so a relay cannot
         change what the campaign says, and a round that it describes otherwise is checked and pinned as any.
         A relay is not shown the collector's token, and is not taken for the collector.
         """
-        base, relay = transport.split_address(url)[0], options.get("relay")
+        is_series, relay = transport.leads_to_series(url), options.get("relay")
+        base, _ = transport.split_address(url, "series" if is_series else "campaigns")
         is_at_relay = relay is not None and transport.is_same_place(base, relay)
         token = None if is_at_relay else options.get("token")
         exchange = options.get("exchange") or transport.with_token(token)
-        fetched = transport.fetch_round(url, exchange=exchange)
+        fetched = (transport.fetch_wave if is_series else transport.fetch_round)(url, exchange=exchange)
         if fetched.round is None:
             raise CampaignError("no round of this campaign is open", code="waiting")
         known: dict[str, Any] = {} if is_at_relay else {"collector": base}
         if fetched.ids_are_issued and not fetched.campaign.issues_ids:
             # An older collector's: the campaign's text does not say so.
-            known["ids"] = transport.Issuer(url=url, exchange=exchange)
+            known["ids"] = transport.Issuer(
+                url=f"{base}/v1/campaigns/{fetched.campaign.id}", exchange=exchange
+            )
         device = cls(fetched.campaign, **known | options)
         device._round = fetched.round
         return device
@@ -279,14 +292,10 @@ class Reporter:
     def upload(self, timeout: float = 10.0) -> Receipt:
         """Send what waits, batch by batch, until nothing is left, a batch fails or the time is over.
 
-        What goes through a relay is sealed here, once: whenever it is sent again it is the same bytes.
+        What goes through a relay is sealed here, once: whenever it is sent again it is the same bytes. Of a
+        wave what waits of the series' other waves is sent as well, each to its own wave.
         """
-
-        def work() -> str:
-            route = self._addresses.route(self._campaign)
-            return self._courier.send_all(self._book(), route, timeout)
-
-        return receipt_for("upload", work)
+        return receipt_for("upload", lambda: self._send_all(timeout))
 
     def upload_soon(self, timeout: float = 10.0) -> None:
         """Send what waits from a thread, and again when it is due, until nothing is left or it is refused.
@@ -370,12 +379,14 @@ class Reporter:
             with self._book().transaction() as account:
                 answer = self._given(account, asked)
                 status = self._status(account)
+                panel = None if self._wave is None else self._wave.panel(account)
             sent = None if answer is None or answer.report is None else Envelope.from_bytes(answer.report)
             words.append(
                 tell(
                     Story(
                         campaign=self._campaign,
                         round=asked.round,
+                        panel=panel,
                         held=held,
                         record=record,
                         report_id=b"" if sent is None else sent.report_id,
@@ -385,6 +396,8 @@ class Reporter:
                         promised=status.promised,
                         spent_in_all=status.epsilon_lifetime,
                         worst_case=status.epsilon_worst_case,
+                        spent_in_a_year=status.epsilon_year,
+                        yearly_cap=status.yearly_cap,
                     )
                 )
             )
@@ -441,6 +454,8 @@ class Reporter:
     def _kept(self, account: Account, asked: _PricedRound) -> bytes | None:
         """What the round was answered, if it was; the data is not looked at."""
         campaign = self._campaign
+        if self._wave is not None:
+            self._wave.check_time(account)
         if campaign.expiry is not None and account.now >= campaign.expiry.timestamp():
             raise CampaignError(f"the campaign ended on {campaign.expires}", code="expired")
         answer = self._given(account, asked)
@@ -464,13 +479,15 @@ class Reporter:
         return answer
 
     def _check_answerable(self, account: Account, asked: _PricedRound) -> None:
-        """Refuse a round for others, and one beyond what was promised or allowed."""
+        """Refuse a wave and a round for others, and one beyond what was promised or allowed."""
+        if self._wave is not None:
+            self._wave.check(account)
         if not asked.round.asks(account.place(self._campaign.id)):
             raise ProtocolError(
                 f"round {asked.round.number} is for others; this device is not in its group",
                 code="other-group",
             )
-        self._caps.check(account, self._campaign.id, self._campaign.epsilon, asked.units)
+        self._caps.check(account, self._campaign.id, self._campaign.epsilon, asked.units, self._wave)
 
     def _answer(
         self, account: Account, asked: _PricedRound, held: Mapping[str, float], report_id: bytes
@@ -480,6 +497,8 @@ class Reporter:
         record, reading = self._read(held), Reading(self._campaign.domain, held)
         report = asked.round.report(record, report_id, entropy=self._entropy)
         account.keep(self._campaign.id, asked.round.number, AnsweredRound(asked.pin, asked.units, report))
+        if self._wave is not None:
+            self._wave.join(account)
         return _Vote(report, reading)
 
     def _goes_through_relay(self, status: Status) -> bool:
@@ -502,6 +521,7 @@ class Reporter:
             return self._campaign.read_round(description)
         if description.campaign != self._campaign.id:
             raise DescriptionError("the round belongs to another campaign", code="other-campaign")
+        self._campaign.check_part(description)
         return description
 
     def _asked(self, description: Description | None) -> _PricedRound:
@@ -510,16 +530,65 @@ class Reporter:
             self._last = _PricedRound(round, round.pin, price(round.mechanism.loss))
         return self._last
 
+    def _send_all(self, timeout: float) -> str:
+        """Own reports and those of earlier waves; where one wave's cannot be sent the others' are."""
+        ends, said, failure = time.monotonic() + timeout, [], None
+        for campaign in self._ids_to_send():
+            route = self._addresses.route(self._campaign, campaign)
+            try:
+                done = self._courier(campaign).send_all(self._book(), route, ends - time.monotonic())
+            except TransportError as error:
+                failure = failure or error
+            else:
+                said.append(done if campaign == self._campaign.id else f"of an earlier wave {done}")
+        if failure is not None:
+            raise failure
+        return "; ".join(said)
+
+    def _ids_to_send(self) -> list[str]:
+        """The campaign, and the earlier waves of its series of which reports wait."""
+        if self._wave is None:
+            return [self._campaign.id]
+        with self._book().transaction() as account:
+            waiting = waiting_among(account, account.waves(self._wave.id).values())
+        return [self._campaign.id, *(each for each in waiting if each != self._campaign.id)]
+
+    def _courier(self, campaign: str) -> Courier:
+        if campaign not in self._couriers:
+            self._couriers[campaign] = Courier(
+                campaign,
+                self._limits,
+                self._addresses,
+                direct=self._exchange,
+                relayed=self._relayed,
+                plain=self._plain,
+            )
+        return self._couriers[campaign]
+
+    @cached_property
+    def _wave(self) -> Wave | None:
+        """The wave that the campaign is; a series as a whole is refused."""
+        return None if self._campaign.series is None else Wave.of(self._campaign)
+
+    def _counted(self, account: Account) -> list[str]:
+        """The campaigns that count as one: the campaign, and the answered waves of its series."""
+        waves = () if self._wave is None else account.waves(self._wave.id).values()
+        return list(dict.fromkeys((self._campaign.id, *waves)))
+
     def _status(self, account: Account) -> Status:
+        counted = self._counted(account)
         return Status(
             consent="do not track" if do_not_track() else account.consent,
-            epsilon_campaign=epsilon_of(account.spent(self._campaign.id)),
-            promised=self._campaign.epsilon,
+            epsilon_campaign=epsilon_of(sum(map(account.spent, counted))),
+            promised=self._campaign.promised,
             epsilon_lifetime=epsilon_of(account.spent()),
             epsilon_worst_case=max(epsilon_of(account.spent()), float(self._caps.lifetime)),
-            answers=account.answers(self._campaign.id),
-            traffic=self._queue(account).traffic(),
-            route=self._queue(account).way,
+            epsilon_year=epsilon_of(account.spent_since(account.now - YEAR)),
+            yearly_cap=self._caps.yearly,
+            answers=sum(map(account.answers, counted)),
+            traffic=self._traffic(account, counted),
+            route=next(filter(None, (Queue(account, each, self._limits).way for each in counted)), None),
+            series=None if self._wave is None else self._wave.id,
         )
 
     def _attempt(self, timeout: float) -> float | None:
@@ -532,9 +601,24 @@ class Reporter:
         """Seconds until the next attempt may be made; none where the ledger cannot tell."""
         try:
             with self._book().transaction() as account:
-                return self._queue(account).wait()
+                waits = [Queue(account, each, self._limits).wait() for each in self._waiting(account)]
+                return min(waits, default=0.0)
         except KeyveilError:
             return 0.0
+
+    def _waiting(self, account: Account) -> list[str]:
+        """Of what is counted as one, whatever has reports that wait."""
+        return waiting_among(account, self._counted(account))
+
+    def _traffic(self, account: Account, counted: list[str]) -> Traffic:
+        """What became of all reports of the campaign, or of its series."""
+        each = [Queue(account, campaign, self._limits).traffic() for campaign in counted]
+        names = ("waiting", "sent", "refused", "dropped")
+        return Traffic(
+            **{name: sum(getattr(one, name) for one in each) for name in names},
+            failures=max(one.failures for one in each),
+            not_before=max(one.not_before for one in each),
+        )
 
     def _queue(self, account: Account) -> Queue:
         return Queue(account, self._campaign.id, self._limits)

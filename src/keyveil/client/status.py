@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from keyveil.client.ledger import Account, Ledger
-from keyveil.client.permission import do_not_track, epsilon_of
+from keyveil.client.permission import YEAR, do_not_track, epsilon_of
 from keyveil.client.queue import DIRECTLY, THROUGH_RELAY
 
 _WAYS = {None: "none yet", DIRECTLY: "to the collector directly", THROUGH_RELAY: "through a relay"}
@@ -27,6 +27,8 @@ def look(path: str | os.PathLike[str]) -> dict[str, Any]:
             "consent": account.consent,
             "do_not_track": do_not_track(),
             "epsilon_lifetime": epsilon_of(account.spent()),
+            "epsilon_year": epsilon_of(account.spent_since(account.now - YEAR)),
+            "series": [_series(account, series) for series in account.all_series],
             "campaigns": [_campaign(account, name) for name in _campaigns(account)],
         }
 
@@ -37,8 +39,16 @@ def words(found: dict[str, Any]) -> str:
     lines = [
         f"ledger    {found['ledger']}",
         f"consent   {found['consent']}{wins}",
-        f"spent     epsilon {found['epsilon_lifetime']:.6g} in all",
+        f"spent     epsilon {found['epsilon_lifetime']:.6g} in all, {found['epsilon_year']:.6g} in a year",
     ]
+    for series in found["series"]:
+        numbers = ", ".join(str(wave["number"]) for wave in series["waves"])
+        cost = f"costs epsilon {series['epsilon']:.6g} in all; waves answered: {numbers}"
+        lines += ["", f"series    {series['series']}", f"  price   {cost}"]
+        # Of waves that nothing waits for there is no more to say.
+        for wave in series["waves"]:
+            if wave["waiting"] or wave["last_failure"] is not None:
+                lines += _lines(wave)
     for one in found["campaigns"]:
         lines += ["", *_lines(one)]
     return "\n".join(lines)
@@ -61,9 +71,21 @@ def _lines(one: dict[str, Any]) -> list[str]:
 
 
 def _campaigns(account: Account) -> list[str]:
-    """Every campaign that was answered or asked to be sent."""
-    rows = account.connection.execute("select campaign from answer union select campaign from route")
+    """Every campaign that was answered or asked to be sent, but for waves of a series."""
+    rows = account.connection.execute(
+        "select campaign from answer union select campaign from route except select campaign from wave"
+    )
     return sorted(str(name) for (name,) in rows)
+
+
+def _series(account: Account, series: str) -> dict[str, Any]:
+    """What a series costs in all, and the waves that were answered."""
+    waves = sorted(account.waves(series).items())
+    return {
+        "series": series,
+        "epsilon": epsilon_of(account.booked(series)),
+        "waves": [{"number": number, **_campaign(account, campaign)} for number, campaign in waves],
+    }
 
 
 def _campaign(account: Account, campaign: str) -> dict[str, Any]:

@@ -18,12 +18,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from keyveil.campaign import Campaign
 from keyveil.client.answer import HttpAnswer, on_one_line
-from keyveil.errors import DescriptionError, TransportError
+from keyveil.errors import CampaignError, DescriptionError, TransportError
 from keyveil.report import REPORT_ID_BYTES, to_frames
 from keyveil.rounds import Round
 
@@ -185,27 +185,64 @@ def fetch_round(url: str, *, timeout: float = 10.0, exchange: Exchange = exchang
     the campaign by its id; what does not have the hash in the address is refused.
     """
     _, wanted = split_address(url)
-    answer = exchange(url, None, timeout, _LARGEST_CAMPAIGN)
+    view = _view(url, timeout, exchange)
+    fetched = _read_view(view, urlsplit(url).netloc)
+    if fetched.campaign.id != wanted:
+        raise DescriptionError(
+            f"expected campaign {wanted[:12]}, got one whose hash is {fetched.campaign.id[:12]}; "
+            "do not answer it",
+            code="other-campaign",
+        )
+    return fetched
+
+
+def fetch_wave(url: str, *, timeout: float = 10.0, exchange: Exchange = exchange) -> Fetched:
+    """The open wave of the series at an address that ends with its id, https://HOST/v1/series/ID.
+
+    The collector says of the wave what it says of any campaign; one whose text does not lead to the series in
+    the address is refused.
+    """
+    _, wanted = split_address(url, "series")
+    view = _view(url, timeout, exchange)
+    wave = view.get("wave")
+    if wave is None:
+        raise CampaignError("no wave of this series is open", code="waiting")
+    fetched = _read_view(wave, urlsplit(url).netloc)
+    if not fetched.campaign.is_wave or fetched.campaign.whole_series.id != wanted:
+        raise DescriptionError(
+            f"expected a wave of series {wanted[:12]}, got another campaign, {fetched.campaign.id[:12]}; "
+            "do not answer it",
+            code="other-campaign",
+        )
+    return fetched
+
+
+def _view(url: str, timeout: float, exchange: Exchange) -> dict[str, Any]:
+    """What a collector says at an address: the fields of a JSON object."""
+    answer, host = exchange(url, None, timeout, _LARGEST_CAMPAIGN), urlsplit(url).netloc
     if answer.status != 200:
         raise TransportError(
-            f"expected a campaign from {urlsplit(url).netloc}, got {answer.said}",
+            f"expected a campaign from {host}, got {answer.said}",
             code=answer.refusal,
             retry_after=answer.retry_after,
         )
     try:
         view = json.loads(answer.body)
-        text, description, ids = view["campaign"], view.get("round"), view.get("ids")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise DescriptionError(f"what {urlsplit(url).netloc} sent is no campaign") from None
-    campaign = Campaign.from_text(text)
-    if campaign.id != wanted:
-        raise DescriptionError(
-            f"expected campaign {wanted[:12]}, got one whose hash is {campaign.id[:12]}; do not answer it",
-            code="other-campaign",
-        )
+    except (ValueError, RecursionError):
+        view = None
+    if not isinstance(view, dict):
+        raise DescriptionError(f"what {host} sent is no campaign")
+    return view
+
+
+def _read_view(view: object, host: str) -> Fetched:
+    """The campaign of an answer, and its open round."""
+    if not isinstance(view, dict) or "campaign" not in view:
+        raise DescriptionError(f"what {host} sent is no campaign")
+    campaign, description = Campaign.from_text(view["campaign"]), view.get("round")
     round = None if description is None else campaign.read_round(description)
     # Who hands out ids knows whose report is whose: a campaign that goes through relays takes none.
-    is_issued = campaign.issues_ids or (ids == "issued" and not campaign.is_relayed)
+    is_issued = campaign.issues_ids or (view.get("ids") == "issued" and not campaign.is_relayed)
     return Fetched(campaign, round, is_issued)
 
 
@@ -266,16 +303,27 @@ def no_id() -> bytes:
     )
 
 
-def split_address(url: str) -> tuple[str, str]:
-    """A campaign's address as the collector's own and the campaign's id.
+def split_address(url: str, what: str = "campaigns") -> tuple[str, str]:
+    """A campaign's address, or a series', as the collector's own and the id.
 
     >>> split_address("https://example.org/v1/campaigns/0f3a")
     ('https://example.org', '0f3a')
+    >>> split_address("https://example.org/v1/series/0f3a", "series")
+    ('https://example.org', '0f3a')
     """
-    base, found, campaign = checked(url).rstrip("/").rpartition("/v1/campaigns/")
-    if not found or not campaign or "/" in campaign:
-        raise TransportError(f"expected https://HOST/v1/campaigns/ID, got {url[:80]!r}", code="no-collector")
-    return base, campaign
+    base, found, id = checked(url).rstrip("/").rpartition(f"/v1/{what}/")
+    if not found or not id or "/" in id:
+        raise TransportError(f"expected https://HOST/v1/{what}/ID, got {url[:80]!r}", code="no-collector")
+    return base, id
+
+
+def leads_to_series(url: str) -> bool:
+    """Whether an address is a series', https://HOST/v1/series/ID, and no campaign's.
+
+    >>> leads_to_series("https://example.org/v1/series/0f3a"), leads_to_series("https://example.org/v1/campaigns/0f3a")
+    (True, False)
+    """
+    return url.rstrip("/").rpartition("/")[0].endswith("/v1/series")
 
 
 def is_same_place(one: str, other: str) -> bool:

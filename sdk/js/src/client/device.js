@@ -7,8 +7,8 @@
  *     uploadOnHide()  from now on also when the page is hidden or left
  *     enable() disable() status() explain(held)
  */
-import { readDescription, readView } from "../descriptions/round.js";
-import { answersIn, answerTo, routeOf, unitsSpent } from "../ledgers/states.js";
+import { readDescription, readView, readWave } from "../descriptions/round.js";
+import { answersIn, answerTo, countedWith, routeOf, unitsInAll, unitsSince, unitsSpent } from "../ledgers/states.js";
 import { fromHex, randomBytes } from "../numerics/bytes.js";
 import { toFloat } from "../numerics/exact.js";
 import { readRecord } from "../records.js";
@@ -18,11 +18,11 @@ import { asksNotToTrack } from "./consent.js";
 import { tell } from "./explain.js";
 import { Hiding, tellPages } from "./hiding.js";
 import { settled } from "./options.js";
-import { DirectRoute } from "./route.js";
+import { DirectRoute, wayTaken } from "./route.js";
 import { transact } from "./transactions.js";
 import { fetchView, issuedIds, isSamePlace, splitAddress } from "./transport.js";
-import { uploadQueue } from "./upload.js";
-import { ID_BYTES, Vote } from "./vote.js";
+import { uploadQueues } from "./upload.js";
+import { ID_BYTES, panelIn, Vote, YEAR } from "./vote.js";
 
 /**
  * @import { Code, Held, LedgerState, Options, Outcome, RefusedReport, Round } from "../../index.d.ts"
@@ -77,6 +77,14 @@ async function outcomeOf(work) {
   }
 }
 
+/**
+ * What is sent, and where to.
+ *
+ * @param {Round} round
+ * @param {Settled} options
+ */
+const sendingOf = (round, options) => ({ campaign: round.id, options, route: wayOf(round, options) });
+
 export class Device {
   #round;
   #options;
@@ -94,7 +102,7 @@ export class Device {
     this.#round = round;
     this.#options = options;
     this.#vote = new Vote(round, options);
-    this.#sending = { campaign: round.id, options, route: wayOf(round, options) };
+    this.#sending = sendingOf(round, options);
     this.#hiding = new Hiding(this.#sending);
   }
 
@@ -111,20 +119,21 @@ export class Device {
   }
 
   /**
-   * A device for the open round of the campaign at HOST/v1/campaigns/ID; the campaign must have that id. The host may
-   * be the relay's: the id is the campaign's hash, so a relay cannot change the campaign, and a round that it describes
-   * otherwise is checked and pinned as any. A relay is not shown the collector's token, and is not taken for it.
+   * A device for the open round of the campaign at HOST/v1/campaigns/ID; the campaign must have that id. Or for the
+   * open wave of the series at HOST/v1/series/ID; the wave's text must lead to that id. The host may be the relay's:
+   * the id is the campaign's hash, so a relay cannot change the campaign, and a round that it describes otherwise is
+   * checked and pinned as any. A relay is not shown the collector's token, and is not taken for it.
    *
    * @param {string} url
    * @param {Options} [options]
    */
   static async connect(url, options = {}) {
-    const { base, campaign } = splitAddress(url);
+    const { base, id, isSeries } = splitAddress(url);
     const chosen = settled({ url: base, ...options });
     const { relay } = chosen;
     const token = relay && isSamePlace(base, relay.url) ? undefined : chosen.token;
-    const view = await fetchView({ ...chosen, token, url });
-    const round = await readView(view, campaign);
+    const view = await fetchView({ ...chosen, token, url, isSeries });
+    const round = await (isSeries ? readWave : readView)(view, id);
     // An older collector's campaign does not say itself that ids are issued. One that a relay may carry issues none:
     // whoever hands out ids knows whose report is whose.
     const areIssued = round.campaign.issuesIds || (view.areIdsIssued && round.campaign.relay === "none");
@@ -185,7 +194,8 @@ export class Device {
   }
 
   /**
-   * Sends what waits, batch by batch, until nothing is left, a batch fails or `timeout` milliseconds are over.
+   * Sends what waits, batch by batch, until nothing is left, a batch fails or `timeout` milliseconds are over. For a
+   * wave what waits of the series' other waves is sent as well, each to its own wave.
    * `refused` says which reports will never count and why, one entry a report.
    *
    * @param {number} [timeout]
@@ -194,8 +204,19 @@ export class Device {
     /** @type {{ sent: number, refused: RefusedReport[] }} */
     const tally = { sent: 0, refused: [] };
     const ends = performance.now() + timeout;
-    const outcome = await outcomeOf(() => this.#hiding.readyAfter(uploadQueue(this.#sending, ends, tally)));
+    const outcome = await outcomeOf(() => this.#hiding.readyAfter(this.#uploadAll(ends, tally)));
     return { ...outcome, ...tally };
+  }
+
+  /**
+   * @param {number} ends
+   * @param {{ sent: number, refused: RefusedReport[] }} tally
+   */
+  async #uploadAll(ends, tally) {
+    const round = this.#round;
+    const waves = round.series === null ? [] : await transact(this.#options, (state) => wavesWaiting(state, round));
+    const earlier = waves.map((id) => sendingOf({ ...round, id }, this.#options));
+    await uploadQueues([this.#sending, ...earlier], ends, tally);
   }
 
   /**
@@ -225,12 +246,13 @@ export class Device {
     return outcomeOf(async () => {
       const { id, number, campaign } = this.#round;
       readRecord(this.#round, held);
-      const [status, bytes] = await transact(
+      const [status, bytes, secret] = await transact(
         this.#options,
-        (state) => /** @type {const} */ ([this.#statusIn(state), answerTo(state, id, number)?.bytes]),
+        (state) => /** @type {const} */ ([this.#statusIn(state), answerTo(state, id, number)?.bytes, state.secret]),
       );
       const sent = bytes ? fromHex(bytes).subarray(HEADER_BYTES) : null;
-      return { text: tell({ campaign, held, sent, price: this.price, status }) };
+      const panel = await panelIn(this.#round, secret);
+      return { text: tell({ campaign, panel, held, sent, price: this.price, status }) };
     });
   }
 
@@ -239,24 +261,41 @@ export class Device {
    * @returns {Status}
    */
   #statusIn(state) {
-    const { campaignCap, lifetimeCap, environment } = this.#options;
-    const { id, campaign } = this.#round;
-    const { way, sent, refused, dropped } = routeOf(state, id);
-    const spentInAll = toFloat(unitsSpent(state));
+    const { campaignCap, lifetimeCap, yearlyCap, environment } = this.#options;
+    const { campaign, series } = this.#round;
+    const counted = countedWith(state, this.#round);
+    const routes = counted.map((id) => routeOf(state, id));
+    const sum = (/** @type {"sent" | "refused" | "dropped"} */ of) => routes.reduce((all, route) => all + route[of], 0);
+    const spentInAll = toFloat(unitsInAll(state));
     return {
       consent: asksNotToTrack(environment) ? "do not track" : state.consent,
-      spent: toFloat(unitsSpent(state, id)),
-      promised: campaign.epsilon,
+      spent: toFloat(counted.reduce((units, id) => units + unitsSpent(state, id), 0n)),
+      promised: campaign.epsilon * (campaign.series?.answers ?? 1),
       spentInAll,
       worstCase: Math.max(spentInAll, lifetimeCap),
+      spentInAYear: toFloat(unitsSince(state, state.latest - YEAR)),
       campaignCap,
       lifetimeCap,
-      answers: answersIn(state, id),
-      route: way,
-      queued: state.queue.filter((item) => item.campaign === id).length,
-      sent,
-      refused,
-      dropped,
+      yearlyCap,
+      series,
+      answers: counted.reduce((all, id) => all + answersIn(state, id), 0),
+      route: wayTaken(state, this.#round),
+      queued: state.queue.filter((item) => counted.includes(item.campaign)).length,
+      sent: sum("sent"),
+      refused: sum("refused"),
+      dropped: sum("dropped"),
     };
   }
+}
+
+/**
+ * The other waves of a round's series of which reports wait, the oldest first.
+ *
+ * @param {LedgerState} state
+ * @param {Round} round
+ */
+function wavesWaiting(state, round) {
+  const waves = countedWith(state, round);
+  const waiting = new Set(state.queue.map(({ campaign }) => campaign));
+  return [...waiting].filter((id) => id !== round.id && waves.includes(id));
 }

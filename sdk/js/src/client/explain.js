@@ -13,20 +13,67 @@ const SHOWN = 5;
 /**
  * A few sentences: what is asked, what is true, what was sent, what can be guessed from it.
  *
- * @param {{ campaign: Campaign, held: Held, sent: Uint8Array | null, price: number, status: Status }} told
+ * @typedef {object} Story
+ * @property {Campaign} campaign
+ * @property {number[] | null} panel the waves that this device answers, where the campaign is one
+ * @property {Held} held
+ * @property {Uint8Array | null} sent
+ * @property {number} price
+ * @property {Status} status
+ *
+ * @param {Story} told
  */
-export function tell({ campaign, held, sent, price, status }) {
+export function tell({ campaign, panel, held, sent, price, status }) {
   return [
     asked(campaign),
     truth(campaign, held),
-    said(sent),
+    said(sent, isAsked(campaign, panel)),
     ...went(status),
+    ...often(campaign, panel),
     `One answer to this round moves no guess further than from 50 % to ${after(price)}.`,
     `Spent so far: epsilon ${short(status.spent)} of the ${short(status.promised)} that the campaign promised not to ` +
-      `exceed, ${short(status.spentInAll)} of ${short(status.worstCase)} in all: ` +
-      `from 50 % to at most ${after(status.spentInAll)}. ` +
-      `The worst that can ever come of all questions together: from 50 % to ${after(status.worstCase)}.`,
+      `exceed, ${short(status.spentInAll)}${bounded(status)} in all: ` +
+      `from 50 % to at most ${after(status.spentInAll)}. ${worst(status)}`,
+    ...inAYear(status),
   ].join("\n");
+}
+
+/** @param {Status} status */
+const bounded = ({ worstCase }) => (worstCase < Infinity ? ` of ${short(worstCase)}` : "");
+
+/** @param {Status} status */
+const worst = ({ worstCase }) =>
+  worstCase < Infinity
+    ? `The worst that can ever come of all questions together: from 50 % to ${after(worstCase)}.`
+    : "What may come of later years has no end.";
+
+/** @param {Status} status */
+function inAYear({ spentInAYear, yearlyCap }) {
+  if (yearlyCap === null) return [];
+  const most = `from 50 % to at most ${after(yearlyCap)} in any 365 days`;
+  return [`Per year: ${short(spentInAYear)} of ${short(yearlyCap)}, ${most}.`];
+}
+
+/**
+ * @param {Campaign} campaign
+ * @param {number[] | null} panel
+ */
+const isAsked = ({ series }, panel) => series === null || panel === null || panel.includes(series.wave);
+
+/**
+ * How often this device answers a series, and when, which nobody else knows.
+ *
+ * @param {Campaign} campaign
+ * @param {number[] | null} panel
+ */
+function often({ series }, panel) {
+  if (series === null || panel === null) return [];
+  return [
+    `It is asked every ${series.every}, ${series.waves} times. This device answers ${series.answers} of these waves ` +
+      `(${panel.join(", ")}), each once; nobody else knows which, and what is held has no part in it.`,
+    "With the first answer the price of all of them is booked. Whoever stops says nothing more; what was told stays " +
+      "told, and nothing that was told tells when one stopped.",
+  ];
 }
 
 /** @param {Campaign} campaign */
@@ -48,9 +95,12 @@ function truth({ codes, other }, held) {
   );
 }
 
-/** @param {Uint8Array | null} sent */
-function said(sent) {
-  if (!sent) return "Sent: nothing yet.";
+/**
+ * @param {Uint8Array | null} sent
+ * @param {boolean} isAskedHere
+ */
+function said(sent, isAskedHere) {
+  if (!sent) return isAskedHere ? "Sent: nothing yet." : "Sent: nothing; this wave asks other devices.";
   const shown = `${toHex(sent.subarray(0, 8))}${sent.length > 8 ? "..." : ""}`;
   return `Sent: ${sent.length} noised bytes (${shown}), the same number for everybody; asked again, the same bytes.`;
 }

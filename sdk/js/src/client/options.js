@@ -15,6 +15,7 @@ import { checkAddress, checkToken, ownFetch, TIMEOUT } from "./transport.js";
  * @property {Ledger} ledger
  * @property {number} campaignCap
  * @property {number} lifetimeCap
+ * @property {number | null} yearlyCap
  * @property {number} mostQueued
  * @property {number} mostQueuedBytes
  * @property {number} batch
@@ -30,6 +31,7 @@ import { checkAddress, checkToken, ownFetch, TIMEOUT } from "./transport.js";
 const DEFAULTS = {
   campaignCap: 4,
   lifetimeCap: 16,
+  yearlyCap: null,
   mostQueued: 100,
   mostQueuedBytes: 1 << 20,
   batch: 50,
@@ -51,7 +53,12 @@ export function settled(options) {
   /** @type {Options} */
   const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
   const chosen = { fetch: ownFetch(), environment: globalThis, ...DEFAULTS, ...given };
-  for (const cap of [chosen.campaignCap, chosen.lifetimeCap]) {
+  const { campaignCap, lifetimeCap, yearlyCap } = chosen;
+  // A life without an end is bounded by its years.
+  for (const cap of [
+    campaignCap,
+    ...(lifetimeCap === Infinity ? [yearlyCap] : [lifetimeCap, yearlyCap ?? lifetimeCap]),
+  ]) {
     if (!(typeof cap === "number" && 0 < cap && cap < Infinity)) throw new TypeError("a cap is a positive number");
   }
   if (chosen.url !== undefined) checkAddress(chosen.url);

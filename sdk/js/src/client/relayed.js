@@ -83,7 +83,7 @@ export class RelayRoute {
    */
   read(state, reports) {
     const part = reports.map((report) => ({ report, sent: this.#answerTo(state, report)?.sealed ?? null }));
-    takeWay(state, this.#round.id, "relay", part.length > 0 && part.every(isReady));
+    takeWay(state, this.#round, "relay", part.length > 0 && part.every(isReady));
     return part;
   }
 

@@ -5,7 +5,7 @@
  * The campaign says which ways there are, the application which it takes, and the ledger which was taken before: a
  * report that came both ways would show who sent it.
  */
-import { routeOf } from "../ledgers/states.js";
+import { countedWith, routeOf } from "../ledgers/states.js";
 import { refuse } from "../refusals.js";
 
 /**
@@ -36,17 +36,28 @@ import { refuse } from "../refusals.js";
  */
 
 /**
- * Takes a way for a campaign; refused where another was taken before.
+ * The way that a campaign's reports go, or those of its series; null before the first is to be sent.
  *
  * @param {LedgerState} state
- * @param {string} campaign
+ * @param {Pick<Round, "id" | "series">} round
+ */
+export function wayTaken(state, round) {
+  const ways = countedWith(state, round).map((id) => state.routes[id]?.way ?? null);
+  return ways.find((way) => way !== null) ?? null;
+}
+
+/**
+ * Takes a way for a campaign; refused where another was taken before, for it or for another wave of its series.
+ *
+ * @param {LedgerState} state
+ * @param {Pick<Round, "id" | "series">} round
  * @param {"direct" | "relay"} way
  * @param {boolean} isTaken whether something is to be sent, so that it is this way from now on
  */
-export function takeWay(state, campaign, way, isTaken) {
-  const route = routeOf(state, campaign);
-  if (route.way !== null && route.way !== way) refuse("other-route");
-  if (isTaken) route.way = way;
+export function takeWay(state, round, way, isTaken) {
+  const taken = wayTaken(state, round);
+  if (taken !== null && taken !== way) refuse("other-route");
+  if (isTaken) routeOf(state, round.id).way = way;
 }
 
 /** @implements {Route} */
@@ -79,7 +90,7 @@ export class DirectRoute {
    * @returns {Ready[]}
    */
   read(state, reports) {
-    takeWay(state, this.#round.id, "direct", reports.length > 0);
+    takeWay(state, this.#round, "direct", reports.length > 0);
     return reports.map((report) => ({ report, sent: report }));
   }
 

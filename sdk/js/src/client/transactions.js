@@ -16,6 +16,8 @@ export async function transact({ ledger, now }, change) {
   const outcome = await ledger.update((state) => {
     const time = now();
     if (time > state.latest) state.latest = time;
+    // What an older version did not note the time of was given by now.
+    for (const answer of state.answers) answer.at ??= state.latest;
     try {
       return { result: change(state) };
     } catch (error) {

@@ -247,25 +247,26 @@ export function waitAsked(after, now, longest) {
   return Number.isNaN(wait) ? null : Math.min(longest, Math.max(0, wait));
 }
 
-const ADDRESS = /^(.+)\/v1\/campaigns\/([^/]+)$/;
+const ADDRESS = /^(.+)\/v1\/(campaigns|series)\/([^/]+)$/;
 
 /**
- * A campaign's address as the collector's own and the campaign's id.
+ * A campaign's address, or a series', as the collector's own and the id.
  *
  * @param {string} url
  */
 export function splitAddress(url) {
   checkAddress(url);
-  const [, base, campaign] = ADDRESS.exec(withoutSlash(url)) ?? refuse("no-collector");
-  return { base, campaign };
+  const [, base, kind, id] = ADDRESS.exec(withoutSlash(url)) ?? refuse("no-collector");
+  return { base, id, isSeries: kind === "series" };
 }
 
 /**
- * What a collector says of a campaign, as it says it: its text, its open round, and whether it hands out ids.
+ * What a collector says of a campaign, as it says it: its text, its open round, and whether it hands out ids. Of a
+ * series, what it says of the open wave; `waiting` where none is open.
  *
- * @param {{ url: string, token?: string, fetch: Fetch, timeout?: number }} campaign
+ * @param {{ url: string, isSeries: boolean, token?: string, fetch: Fetch, timeout?: number }} campaign
  */
-export async function fetchView({ url, token, fetch, timeout = TIMEOUT }) {
+export async function fetchView({ url, isSeries, token, fetch, timeout = TIMEOUT }) {
   const answer = await exchange({
     fetch,
     address: withoutSlash(url),
@@ -274,7 +275,9 @@ export async function fetchView({ url, token, fetch, timeout = TIMEOUT }) {
     largest: LARGEST_CAMPAIGN,
   }).catch((error) => refuse(error instanceof RangeError ? "bad-description" : "waiting"));
   if (answer.body === null) refuseSaying(refusalOf(answer.status), answer.said);
-  const view = parsed(answer.body);
+  const said = parsed(answer.body);
+  if (!isObject(said)) refuse("bad-description");
+  const view = isSeries ? (said.wave ?? refuse("waiting")) : said;
   if (!isObject(view)) refuse("bad-description");
   return { campaign: view.campaign, round: view.round ?? null, areIdsIssued: view.ids === "issued" };
 }

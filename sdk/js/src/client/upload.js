@@ -7,7 +7,7 @@
  */
 import { routeOf } from "../ledgers/states.js";
 import { fromHex } from "../numerics/bytes.js";
-import { refuse, refuseSaying } from "../refusals.js";
+import { refuse, Refused, refuseSaying } from "../refusals.js";
 import { LONGEST_ASKED, noteFailure } from "./backoff.js";
 import { requireConsent } from "./consent.js";
 import { transact } from "./transactions.js";
@@ -24,6 +24,36 @@ import { refusedOf, sendReports } from "./transport.js";
  * @property {Route} route
  */
 
+// What one campaign's reports are refused for is no matter of that campaign.
+const NOT_SENDING = new Set([
+  "do-not-track",
+  "disabled",
+  "not-enabled",
+  "ledger-corrupt",
+  "ledger-unwritable",
+  "ledger-busy",
+]);
+
+/**
+ * Sends the reports of several campaigns, one after the other. Where one's cannot be sent the others' are, and then the
+ * first refusal is what comes of it.
+ *
+ * @param {Sending[]} sendings
+ * @param {number} ends
+ * @param {{ sent: number, refused: RefusedReport[] }} tally
+ */
+export async function uploadQueues(sendings, ends, tally) {
+  /** @type {Refused | null} */
+  let failure = null;
+  for (const sending of sendings) {
+    await uploadQueue(sending, ends, tally).catch((error) => {
+      if (!(error instanceof Refused) || NOT_SENDING.has(error.code)) throw error;
+      failure ??= error;
+    });
+  }
+  if (failure) throw failure;
+}
+
 /**
  * Sends a campaign's reports until nothing is left, a batch fails or the moment `ends` of `performance.now()` is over;
  * adds to `tally` what became of them.
@@ -32,7 +62,7 @@ import { refusedOf, sendReports } from "./transport.js";
  * @param {number} ends
  * @param {{ sent: number, refused: RefusedReport[] }} tally
  */
-export async function uploadQueue(sending, ends, tally) {
+async function uploadQueue(sending, ends, tally) {
   for (;;) {
     const part = await readBatch(sending);
     if (!part.length) return;

@@ -4,9 +4,10 @@
  * Asked again, with whatever record, the kept bytes are repeated and the record is not read. The price, the pin of the
  * description and the bytes are written down in one transaction, before anybody sees them. Nothing here sends.
  */
-import { answerTo, enqueue, unitsSpent } from "../ledgers/states.js";
+import { panelOf } from "../descriptions/series.js";
+import { answerTo, enqueue, joinSeries, unitsInAll, unitsSince, unitsSpent } from "../ledgers/states.js";
 import { fromHex, hmac, toHex, toUtf8 } from "../numerics/bytes.js";
-import { isWithin } from "../numerics/exact.js";
+import { ceilDiv, exactly, isWithin, UNIT_BITS } from "../numerics/exact.js";
 import { Reading } from "../reading.js";
 import { readRecord } from "../records.js";
 import { refuse, Refused } from "../refusals.js";
@@ -26,6 +27,8 @@ import { transact } from "./transactions.js";
 
 export const ID_BYTES = 16;
 const NONCE_BYTES = 16;
+/** Milliseconds in the year that a yearly cap looks back. */
+export const YEAR = 365 * 86_400_000;
 
 /**
  * What a device with this secret asks for the id of its answer to a round with, in hexadecimal digits.
@@ -38,14 +41,42 @@ export async function nonceOf(secret, campaign, round) {
   return toHex((await hmac(fromHex(secret), toUtf8(`nonce ${campaign} ${round}`))).slice(0, NONCE_BYTES));
 }
 
+/**
+ * A number out of 2^256 that nobody without the secret can guess.
+ *
+ * @param {string} secret
+ * @param {string} label
+ */
+const drawnFrom = async (secret, label) => BigInt(`0x${toHex(await hmac(fromHex(secret), toUtf8(label)))}`);
+
+/**
+ * The waves of the round's series that a device with this secret answers; null where there is no series.
+ *
+ * @param {Round} round
+ * @param {string} secret
+ */
+export async function panelIn({ series, campaign }, secret) {
+  return campaign.series && panelOf(campaign.series, await drawnFrom(secret, `panel ${series}`));
+}
+
+/**
+ * What a campaign may cost in all its waves, in units, rounded up.
+ *
+ * @param {Round["campaign"]} campaign
+ */
+function wholePrice({ epsilon, series }) {
+  const { n, d } = exactly(epsilon);
+  return ceilDiv((n * BigInt(series?.answers ?? 1)) << UNIT_BITS, d);
+}
+
 export class Vote {
   #round;
   #options;
   /**
    * What follows from the ledger's secret, once it was read: the device's place among the groups, a number out of
-   * 2^256, and the nonce that it asks for an id with.
+   * 2^256, the waves of the series that it answers, and the nonce that it asks for an id with.
    *
-   * @type {{ secret: string, place: bigint, nonce: string } | null}
+   * @type {{ secret: string, place: bigint, panel: number[] | null, nonce: string } | null}
    */
   #known = null;
 
@@ -98,9 +129,23 @@ export class Vote {
       if (needsYes) enqueue(state, id, known.bytes, this.#options);
       return { bytes: known.bytes, reading: null };
     }
+    this.#requireWave(state);
     this.#requireGroup(place);
     this.#requireBudget(state);
     return null;
+  }
+
+  /**
+   * Refuses a wave that asks other devices, and another campaign for one that was answered.
+   *
+   * @param {LedgerState} state
+   */
+  #requireWave(state) {
+    const { id, series, campaign } = this.#round;
+    if (series === null || campaign.series === null) return;
+    const { wave } = campaign.series;
+    if (!this.#known?.panel?.includes(wave)) refuse("other-wave");
+    if ((state.series[series]?.waves[wave] ?? id) !== id) refuse("pinned");
   }
 
   /** @param {bigint} place */
@@ -112,12 +157,17 @@ export class Vote {
 
   /** @param {LedgerState} state */
   #requireBudget(state) {
-    const { id, price, campaign } = this.#round;
-    const { campaignCap, lifetimeCap } = this.#options;
+    const { id, price, campaign, series } = this.#round;
+    const { campaignCap, lifetimeCap, yearlyCap } = this.#options;
     const here = unitsSpent(state, id) + price;
+    // Of a wave the caps are asked to cover the whole series; with its first answer all of it is spent.
+    const whole = wholePrice(campaign);
+    const more = series === null ? price : whole - BigInt(state.series[series]?.units ?? 0);
     if (!isWithin(here, campaign.epsilon)) refuse("over-promise");
-    if (!isWithin(here, campaignCap)) refuse("over-campaign-cap");
-    if (!isWithin(unitsSpent(state) + price, lifetimeCap)) refuse("over-lifetime-cap");
+    if (!isWithin(series === null ? here : whole, campaignCap)) refuse("over-campaign-cap");
+    if (lifetimeCap < Infinity && !isWithin(unitsInAll(state) + more, lifetimeCap)) refuse("over-lifetime-cap");
+    if (yearlyCap === null) return;
+    if (!isWithin(unitsSince(state, state.latest - YEAR) + price, yearlyCap)) refuse("over-yearly-cap");
   }
 
   /**
@@ -129,12 +179,16 @@ export class Vote {
    * @returns {Cast}
    */
   #newAnswer(state, held, { reportId, word, isQueued }) {
-    const { id, number, pin, price, mechanism, campaign } = this.#round;
+    const { id, number, pin, price, mechanism, campaign, series } = this.#round;
     const record = readRecord(this.#round, held);
     const reading = new Reading(campaign, held);
     const words = this.#options.entropy(8 * mechanism.nWords);
     const bytes = toHex(writeReport(this.#round, record, words, reportId, word));
-    state.answers.push({ campaign: id, round: number, pin, units: String(price), bytes, sealed: null });
+    const units = String(price);
+    state.answers.push({ campaign: id, round: number, pin, units, at: state.latest, bytes, sealed: null });
+    if (series !== null && campaign.series) {
+      joinSeries(state, series, { wave: campaign.series.wave, campaign: id, units: wholePrice(campaign) });
+    }
     if (isQueued) enqueue(state, id, bytes, this.#options);
     return { bytes, reading };
   }
@@ -168,8 +222,12 @@ export class Vote {
       if (outcome.secret === null) return outcome.result;
       const { secret } = outcome;
       const { id, number } = this.#round;
-      const drawn = await hmac(fromHex(secret), toUtf8(`place ${id}`));
-      this.#known = { secret, place: BigInt(`0x${toHex(drawn)}`), nonce: await nonceOf(secret, id, number) };
+      this.#known = {
+        secret,
+        place: await drawnFrom(secret, `place ${id}`),
+        panel: await panelIn(this.#round, secret),
+        nonce: await nonceOf(secret, id, number),
+      };
     }
   }
 }

@@ -6,9 +6,11 @@
 import { demand, isObject, isWhole, parsed, placesOf } from "../checks.js";
 import { toUtf8 } from "../numerics/bytes.js";
 import { isDither } from "../dither.js";
+import { endingOf, isSeries, wholeOf } from "./series.js";
 
 /**
  * @import { Campaign } from "../../index.d.ts"
+ * @import { SeriesText } from "./series.js"
  *
  * @typedef {object} CampaignText what the text says, of which a device reads these fields
  * @property {string} name
@@ -16,6 +18,7 @@ import { isDither } from "../dither.js";
  * @property {string[]} keys
  * @property {string[]} [names]
  * @property {[number, number]} value_range
+ * @property {string} mechanism
  * @property {boolean} other
  * @property {number} [dither]
  * @property {true} [beyond]
@@ -25,6 +28,7 @@ import { isDither } from "../dither.js";
  * @property {number} [central_epsilon]
  * @property {number} [delta]
  * @property {number} [honest]
+ * @property {SeriesText} [series]
  * @property {string} owner
  * @property {string} purpose
  * @property {string} expires
@@ -38,6 +42,16 @@ const LONGEST_UNIT = 40;
 const FEWEST_BEYOND = 4;
 const OTHER = "other";
 const LARGEST_BATCH = 2 ** 31;
+/**
+ * Of each method that asks groups of devices: where a relay carries reports, a round asks one in so many at least, so
+ * that they hide each other. All others ask every device.
+ *
+ * @type {ReadonlyMap<string, number>}
+ */
+const ONE_IN = new Map([
+  ["auto", 100],
+  ["ks-grr", 10],
+]);
 const WANTS = ["frequency", "mean", "distribution", "both"];
 
 // Half a character, as it is or escaped; a canonical text escapes no whole one.
@@ -94,6 +108,8 @@ const OPTIONAL = {
   central_epsilon: (value) => isNumber(value) && 0 < value,
   delta: (value) => isNumber(value) && 0 < value && value < 1,
   honest: (value) => isNumber(value) && 0 < value && value <= 1,
+  // What is asked once says nothing of a series.
+  series: isSeries,
 };
 const RULES = { ...REQUIRED, ...OPTIONAL };
 
@@ -136,6 +152,7 @@ export function readCampaign(text) {
   const { name, epsilon, keys, value_range: valueRange, other, dither = 1, beyond, owner, purpose, expires } = fields;
   demand(!beyond || dither >= FEWEST_BEYOND);
   demand(isRelayed(fields));
+  const series = seriesOf(fields);
   const names = other ? [...keys, OTHER] : keys;
   return {
     name,
@@ -149,8 +166,25 @@ export function readCampaign(text) {
     purpose,
     issuesIds: fields.ids === "issued",
     relay: fields.relay ?? "none",
-    end: endOf(expires) ?? Infinity,
+    series,
+    end: Math.min(endOf(expires) ?? Infinity, fields.series ? endingOf(fields.series) : Infinity),
+    oneIn: ONE_IN.get(fields.mechanism.split(":")[0]) ?? 1,
   };
+}
+
+/**
+ * The series of which a campaign is a wave, with its own text; null for a campaign that is asked once. Devices answer
+ * waves, so the text of a series as a whole is no campaign of theirs.
+ *
+ * @param {CampaignText} fields
+ * @returns {Campaign["series"]}
+ */
+function seriesOf(fields) {
+  if (fields.series === undefined) return null;
+  const { every, waves, answers, wave, first_keys: firstKeys = 0 } = fields.series;
+  demand(wave !== undefined && firstKeys < fields.keys.length);
+  const text = canonicalCampaign(wholeOf(/** @type {never} */ (fields), fields.series));
+  return { text, every, waves, answers, wave, ends: endingOf(fields.series) };
 }
 
 /**
@@ -199,6 +233,7 @@ function canonicalCampaign(said) {
     honest: floatText,
     rho: floatText,
     value_range: (/** @type {number[]} */ ends) => `[${ends.map(floatText).join()}]`,
+    series: (/** @type {object} */ series) => JSON.stringify(Object.fromEntries(Object.entries(series).sort())),
   };
   const fields = Object.keys(said)
     .sort()

@@ -51,9 +51,31 @@ export async function readDescription(description) {
 export async function readView({ campaign, round }, id) {
   const hashed = await readHashed(campaign);
   if (toHex(hashed.digest) !== id) refuse("other-campaign");
+  return openRound({ campaign, round }, hashed);
+}
+
+/**
+ * The open round in a collector's answer about the open wave of the series with this id: what it says of any campaign.
+ * A wave whose text does not lead to that series is refused.
+ *
+ * @param {{ campaign: unknown, round: unknown }} view
+ * @param {string} series
+ * @returns {Promise<Round>}
+ */
+export async function readWave(view, series) {
+  const hashed = await readHashed(view.campaign);
+  if (hashed.series !== series) refuse("other-campaign");
+  return openRound(view, hashed);
+}
+
+/**
+ * @param {{ campaign: unknown, round: unknown }} view
+ * @param {{ campaign: Campaign, series: string | null, digest: Uint8Array }} hashed
+ */
+function openRound({ campaign, round }, hashed) {
   if (round === null) refuse("waiting");
   const said = described(round);
-  if (said.campaign !== id && said.campaign !== campaign) refuse("other-campaign");
+  if (said.campaign !== toHex(hashed.digest) && said.campaign !== campaign) refuse("other-campaign");
   return readRound(said, hashed);
 }
 
@@ -70,33 +92,36 @@ function described(description) {
 }
 
 /**
- * A campaign, and the hash of its text.
+ * A campaign, the hash of its text, and the id of its series, if it is a wave of one.
  *
  * @param {unknown} said
  */
 async function readHashed(said) {
   const text = readText(said);
-  return { campaign: readCampaign(text), digest: await sha256(toUtf8(text)) };
+  const campaign = readCampaign(text);
+  const series = campaign.series && toHex(await sha256(toUtf8(campaign.series.text)));
+  return { campaign, series, digest: await sha256(toUtf8(text)) };
 }
 
 /**
  * @param {Record<string, unknown>} said
- * @param {{ campaign: Campaign, digest: Uint8Array }} hashed
+ * @param {{ campaign: Campaign, series: string | null, digest: Uint8Array }} hashed
  * @returns {Promise<Round>}
  */
-async function readRound(said, { campaign, digest }) {
+async function readRound(said, { campaign, series, digest }) {
   const { number, purpose, protocol } = said;
   demand(isWhole(number, 1, LARGEST_ROUND));
   demand(typeof purpose === "string" && PURPOSE.test(purpose));
   demand(typeof protocol === "string" && PROTOCOL.test(protocol));
   const group = readGroup(said.group);
+  requirePart(group, campaign);
   const asked = readKeys(said.keys, campaign.names.length);
   const mechanism = mechanismOf(said.mechanism, asked?.size ?? campaign.names.length);
   const dither = readDither(said, mechanism);
   const id = toHex(digest);
   const pin = toHex(await sha256(toUtf8(canonical({ ...said, campaign: id }))));
   const tag = digest.slice(0, 16);
-  return { id, tag, number, campaign, group, asked, mechanism, dither, price: mechanism.price, pin };
+  return { id, tag, number, campaign, series, group, asked, mechanism, dither, price: mechanism.price, pin };
 }
 
 /**
@@ -134,6 +159,16 @@ function readGroup(ends) {
   const [low, high] = ends.map(parseFraction);
   demand(low !== null && high !== null && low.isBelow(high) && high.n <= high.d);
   return [low, high];
+}
+
+/**
+ * Batches are as much smaller as a group is: which part of the devices is asked must not be the collector's word.
+ *
+ * @param {[Ratio, Ratio]} group
+ * @param {Campaign} campaign
+ */
+function requirePart([low, high], { relay, oneIn }) {
+  if (relay !== "none" && high.minus(low).times(oneIn).isBelow(1)) refuse("small-group");
 }
 
 /**

@@ -85,7 +85,12 @@ export async function fastest(call) {
 /** The state of a ledger. */
 export const stateOf = (ledger) => ledger.update((state) => structuredClone(state));
 
-export const unitsIn = ({ answers }, campaign) =>
-  answers
-    .filter((answer) => campaign === undefined || answer.campaign === campaign)
-    .reduce((sum, { units }) => sum + BigInt(units), 0n);
+/** The units that the answers to a campaign cost; without one, what was spent in all: a series as a whole. */
+export function unitsIn({ answers, series }, campaign) {
+  const waves = new Set(Object.values(series).flatMap((one) => Object.values(one.waves)));
+  const counted = answers.filter((answer) =>
+    campaign === undefined ? !waves.has(answer.campaign) : answer.campaign === campaign,
+  );
+  const booked = campaign === undefined ? Object.values(series) : [];
+  return [...counted, ...booked].reduce((sum, { units }) => sum + BigInt(units), 0n);
+}
