@@ -5,7 +5,7 @@ import socket
 
 import pytest
 from click.testing import CliRunner
-from collecting import Caller, make_question, make_reports
+from collecting import Caller, make_question, make_reports, make_series
 from serving import Process
 
 from keyveil.cli.app import keyveil
@@ -22,6 +22,7 @@ ROUTES = {
     ("POST", "/v1/campaigns/{campaign}/ids"),
     ("POST", "/v1/campaigns/{campaign}/reports"),
     ("GET", "/v1/keys"),
+    ("GET", "/v1/series/{series}"),
 }
 
 
@@ -37,6 +38,9 @@ def preflight(method, origin=PAGE):
 def caller(tmp_path_factory):
     caller = Caller(f"sqlite:///{tmp_path_factory.mktemp('origins')}/c.db")
     caller.campaign = make_question(ids="issued")
+    caller.series = make_series(waves=100)
+    body = json.dumps({"campaign": json.loads(caller.series.canonical_json)}).encode()
+    assert caller("POST", "/v1/series", body, token=caller.admin).status == 201
     caller.token = caller.create(caller.campaign)["device_token"]
     yield caller
     caller.close()
@@ -55,7 +59,7 @@ def opened(caller, monkeypatch):
 
 
 def path_of(caller, route):
-    return route.replace("{campaign}", caller.campaign.id)
+    return route.replace("{campaign}", caller.campaign.id).replace("{series}", caller.series.id)
 
 
 def test_only_what_devices_ask_for_is_for_pages():
@@ -81,7 +85,7 @@ def test_a_preflight_of_a_named_origin_is_answered(opened, method, route):
 def test_no_other_route_speaks_to_pages(opened, endpoint):
     caller = opened(PAGE)
     path = path_of(caller, endpoint.path).replace("{round}", "1").replace("{token}", "0" * 16)
-    path = path.replace("{key}", "0" * 16)
+    path = path.replace("{key}", "0" * 16).replace("{annotation}", "1")
     asked = caller(endpoint.method, path, headers=[("origin", PAGE)])
     first = caller("OPTIONS", path, headers=preflight(endpoint.method))
     assert (ALLOW in asked.headers) == endpoint.is_for_pages

@@ -203,6 +203,7 @@ def test_operations_say_what_there_is(server):
         "clock_doubt": 0.0,
         "failing": "",
         "damaged": [],
+        "overdue": [],
     }
     metrics = server.ask("GET", "/metrics", token=server.admin)[1].decode()
     for name in ("keyveil_reports_total", "keyveil_waiting_uploads", "keyveil_commit_seconds_bucket"):

@@ -4,7 +4,7 @@ import json
 import secrets
 
 import pytest
-from collecting import Caller, make_question
+from collecting import NOW, Caller, make_question, make_series, wave_reports
 
 from keyveil.client import Reporter
 from keyveil.collector.http.endpoints import ENDPOINTS
@@ -27,20 +27,51 @@ class World:
     def __init__(self, folder):
         self.caller = Caller(f"sqlite:///{folder}/c.db")
         self.here, self.there = make_question(ids="issued"), make_question(name="elsewhere")
-        self.tokens = {}
-        for scope, campaign in (("here", self.here), ("there", self.there), ("everywhere", None)):
-            if campaign is not None:
-                self.caller.create(campaign)
+        for campaign in (self.here, self.there):
+            self.caller.create(campaign)
+        self.series, self.ended, elsewhere = (self.begin(f"asked again {no}") for no in range(3))
+        wave = self.series.wave(1)
+        device = self.made_tokens(f"/v1/series/{self.series.id}", "/v1")["device", "here"]
+        assert self.caller.send(wave, wave_reports(wave, 2), token=device) == ["accepted"] * 2
+        there = f"/v1/series/{elsewhere.id}"
+        self.tokens = {
+            "campaign": self.made_tokens(f"/v1/campaigns/{self.here.id}", f"/v1/campaigns/{self.there.id}"),
+            "series": self.made_tokens(f"/v1/series/{self.series.id}", there),
+            "ended": self.made_tokens(f"/v1/series/{self.ended.id}", there),
+        }
+
+    def tokens_for(self, path):
+        """The tokens of what an address is about."""
+        if "{series}" not in path:
+            return self.tokens["campaign"]
+        return self.tokens["ended" if path.endswith("/end") else "series"]
+
+    def made_tokens(self, here, there):
+        """A token of every role that may be, for one thing, another one and all."""
+        tokens = {}
+        for scope, where in (("here", here), ("there", there), ("everywhere", "/v1")):
             for role in ROLES:
-                if role in ("admin", "monitor") and campaign is not None:
+                if role in ("admin", "monitor") and scope != "everywhere":
                     continue
-                path = "/v1/tokens" if campaign is None else f"/v1/campaigns/{campaign.id}/tokens"
-                answer = self.caller("POST", path, token=self.caller.admin, json_body={"role": role})
+                token = {"role": role}
+                answer = self.caller("POST", f"{where}/tokens", token=self.caller.admin, json_body=token)
                 assert answer.status == 201, answer
-                self.tokens[role, scope] = answer.json["token"]
+                tokens[role, scope] = answer.json["token"]
+        return tokens
+
+    def begin(self, name):
+        """A series that has begun; it has waves of which none is over."""
+        series = make_series(name=name, waves=100)
+        body = {"campaign": json.loads(series.canonical_json)}
+        answer = self.caller("POST", "/v1/series", token=self.caller.admin, json_body=body)
+        assert answer.status == 201, answer
+        return series
 
     def ask(self, method, path, operation, token):
         path = path.replace("{campaign}", self.here.id).replace("{round}", "1")
+        path = path.replace("{series}", (self.ended if path.endswith("/end") else self.series).id)
+        if "{annotation}" in path:
+            path = path.replace("{annotation}", self.spare_annotation())
         if "{token}" in path:
             path = path.replace("{token}", self.spare(path))
         if "{key}" in path:
@@ -62,19 +93,29 @@ class World:
         return self.caller(method, path, body, token=token, headers=headers)
 
     def body(self, operation):
-        campaign = json.loads(make_question(name=f"new {operation['operationId']}").canonical_json)
+        name = f"new {operation['operationId']}"
+        campaign = json.loads(make_question(name=name).canonical_json)
         return {
             "create_campaign": {"campaign": campaign},
             "compare_campaign": campaign,
             "label_campaign": {"label": "x"},
             "plan": {},
+            "create_series": {"campaign": json.loads(make_series(name=name).canonical_json)},
+            "label_series": {"label": "x"},
+            "add_keys": {"add": [f"app-{secrets.token_hex(4)}"]},
+            "annotate": {"at": NOW, "text": "2.3 released"},
         }.get(operation["operationId"], {"role": "analyst"})
 
     def spare(self, path):
         """A token to be revoked."""
         scope = path.rpartition("/tokens")[0]
-        where = f"{scope}/tokens" if scope.startswith("/v1/campaigns") else "/v1/tokens"
+        where = f"{scope}/tokens" if scope.startswith(("/v1/campaigns", "/v1/series")) else "/v1/tokens"
         return self.caller("POST", where, token=self.caller.admin, json_body={"role": "device"}).json["id"]
+
+    def spare_annotation(self):
+        """A note to be taken away."""
+        path, note = f"/v1/series/{self.series.id}/annotations", {"at": NOW, "text": "a mistake"}
+        return str(self.caller("POST", path, token=self.caller.admin, json_body=note).json["id"])
 
     def spare_key(self):
         """A key to be retired."""
@@ -108,7 +149,7 @@ def expected(operation, role, scope):
 )
 def test_roles_hold(world, method, path, operation):
     cells = 0
-    for (role, scope), token in world.tokens.items():
+    for (role, scope), token in world.tokens_for(path).items():
         answer = world.ask(method, path, operation, token)
         code = answer.code if answer.status >= 400 else None
         wanted = expected(operation, role, scope) or AFTERWARDS.get(operation["operationId"])
@@ -121,7 +162,7 @@ def test_roles_hold(world, method, path, operation):
             assert world.ask(method, path, operation, odd).code == "unknown-token"
     else:
         assert answer.status < 400
-    assert cells == 14
+    assert cells == 17
 
 
 def test_the_document_knows_every_endpoint():
@@ -135,17 +176,20 @@ def test_an_operator_lets_in_only_those_below(world):
         ("device", 201),
         ("analyst", 201),
         ("relay", 201),
+        ("annotator", 201),
         ("operator", 403),
         ("admin", 403),
     ):
-        answer = world.caller("POST", path, token=world.tokens["operator", "here"], json_body={"role": role})
+        answer = world.caller(
+            "POST", path, token=world.tokens["campaign"]["operator", "here"], json_body={"role": role}
+        )
         assert answer.status == status
     above = next(
         token["id"]
         for token in world.caller("GET", path, token=world.caller.admin).json["tokens"]
         if token["role"] == "operator"
     )
-    answer = world.caller("DELETE", f"{path}/{above}", token=world.tokens["operator", "here"])
+    answer = world.caller("DELETE", f"{path}/{above}", token=world.tokens["campaign"]["operator", "here"])
     assert answer.code == "forbidden"
 
 
@@ -157,14 +201,17 @@ def test_a_token_cannot_be_revoked_from_another_campaign(world):
         json_body={"role": "device"},
     ).json
     here = f"/v1/campaigns/{world.here.id}/tokens/{made['id']}"
-    assert world.caller("DELETE", here, token=world.tokens["operator", "here"]).code == "unknown-token-id"
+    assert (
+        world.caller("DELETE", here, token=world.tokens["campaign"]["operator", "here"]).code
+        == "unknown-token-id"
+    )
 
 
 def test_secrets_are_not_stored(world):
     for path in (world.caller.collector.store._path, f"{world.caller.collector.store._path}-wal"):
         with open(path, "rb") as file:
             stored = file.read()
-        for token in world.tokens.values():
+        for token in world.tokens["campaign"].values():
             assert token.split("-", 2)[2].encode() not in stored
 
 

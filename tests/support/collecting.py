@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from devices import make_campaign
 
+from keyveil.campaign import Campaign
 from keyveil.client import Reporter
 from keyveil.collector.campaigns.collector import Collector
 from keyveil.collector.clock import Clock
@@ -21,8 +22,11 @@ from keyveil.collector.settings import Settings
 from keyveil.collector.store import open_store
 from keyveil.collector.store.memtable import Memtable
 from keyveil.report import Envelope, to_frames
+from keyveil.simulate import draw_tally, insecure_generator, synthetic
 
-NOW = datetime(2026, 6, 1, tzinfo=UTC).timestamp()
+# A Monday.
+START = "2026-06-01"
+NOW = datetime.fromisoformat(START).replace(tzinfo=UTC).timestamp()
 WHO = {"owner": "tests", "purpose": "to see that nothing is lost", "expires": "2099-01-01"}
 
 
@@ -40,6 +44,28 @@ SEVERAL = {
 def make_question(mechanism="pckv-ue", **changes):
     """A campaign with all that a collector asks for."""
     return make_campaign(mechanism, **(WHO | changes))
+
+
+def drawn_tally(campaign, users=4_000):
+    """What a campaign of one round counts of made-up people: the same numbers in every run."""
+    people = synthetic(users=users, keys=campaign.domain.n_keys, seed=1)
+    first = campaign.protocol().start(campaign.id)
+    rng = insecure_generator(2)
+    return draw_tally(first.mechanism, people, rng, question=first.question, dither=first.dither)
+
+
+def make_series(mechanism="kvue", every="week", waves=4, series=None, **changes):
+    """A series that begins where a caller's clock stands."""
+    table = {"every": every, "waves": waves, "start": START} | (series or {})
+    asked = json.loads(make_question(mechanism, **changes).canonical_json)
+    return Campaign.from_said({**asked, "series": table})
+
+
+def wave_reports(wave, count, round=None):
+    """Reports of people who hold the first key and whose turn it is."""
+    asked = wave.only_round() if round is None else round
+    record = wave.domain.encode({wave.keys[0]: 30.0})
+    return [asked.report(record, secrets.token_bytes(16)) for _ in range(count)]
 
 
 def interim(release):

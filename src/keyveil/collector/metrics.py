@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import threading
+import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 import keyveil
 
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+# What becomes of a report that nobody has to look into.
+_NO_FAULT = {"accepted", "duplicate"}
 
 
 class Histogram:
@@ -50,11 +54,14 @@ class Metrics:
         self._problems: Counter[str] = Counter()
         self._sealed: Counter[str] = Counter()
         self._by_campaign: dict[str, Counter[str]] = {}
+        self._refused_at: dict[str, float] = {}
         self.commit, self.upload = Histogram(), Histogram()
         self._requests: dict[str, Histogram] = {}
         self.groups = 0
         self.build: dict[str, str] = {"version": keyveil.__version__, "python": platform.python_version()}
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
+        self.counters: dict[str, tuple[str, Callable[[], float]]] = {}
+        """What others count: what it is, and how many."""
 
     def count_reports(self, statuses: dict[str, int]) -> None:
         """What became of reports."""
@@ -67,14 +74,20 @@ class Metrics:
             self._sealed.update({"opened": opened, **refused})
 
     def count_campaign(self, campaign: str, statuses: Mapping[str, int]) -> None:
-        """What became of reports to one campaign."""
+        """What became of reports to one campaign, just now."""
         with self._lock:
             self._by_campaign.setdefault(campaign, Counter()).update(statuses)
+            if statuses.keys() - _NO_FAULT:
+                self._refused_at[campaign] = time.time()
 
     def of_campaign(self, campaign: str) -> dict[str, int]:
         """What became of a campaign's reports since this process started."""
         with self._lock:
             return dict(self._by_campaign.get(campaign, ()))
+
+    def refused_at(self, campaign: str) -> float | None:
+        """When a campaign's report was refused last, since this process started."""
+        return self._refused_at.get(campaign)
 
     def count_problem(self, code: str) -> None:
         """A request that was refused."""
@@ -148,6 +161,7 @@ class Metrics:
             "# TYPE keyveil_request_seconds histogram",
             *requests,
         ]
-        for name, (what, value) in self.gauges.items():
-            lines += [f"# HELP {name} {what}", f"# TYPE {name} gauge", f"{name} {value():g}"]
+        for kind, measured in (("gauge", self.gauges), ("counter", self.counters)):
+            for name, (what, value) in measured.items():
+                lines += [f"# HELP {name} {what}", f"# TYPE {name} {kind}", f"{name} {value():g}"]
         return "\n".join(lines) + "\n"

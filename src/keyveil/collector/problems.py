@@ -64,6 +64,15 @@ _ENTRIES: dict[str, Entry] = {
         "This collector has no campaign with this id.",
         "Check the id: it is the SHA-256 of the campaign's canonical JSON.",
     ),
+    "unknown-series": Entry(
+        404,
+        "No such series",
+        "This collector has no series with this id.",
+        "Check the id: it is the SHA-256 of the series' canonical JSON, the day of its start included.",
+    ),
+    "unknown-annotation": Entry(
+        404, "No such annotation", "The series has no annotation of this number.", "List the annotations."
+    ),
     "unknown-round": Entry(
         404,
         "No such round",
@@ -146,6 +155,18 @@ _ENTRIES: dict[str, Entry] = {
         "Another version of keyveil opened the round",
         "This keyveil cannot go on from it; nothing was changed.",
         "Close it with the keyveil that opened it, or a newer one.",
+    ),
+    "series-over": Entry(
+        409,
+        "The series is over",
+        "It was ended, or its last wave is over; no wave comes that this could concern.",
+        "Ask again with a series of its own.",
+    ),
+    "no-waves": Entry(
+        409,
+        "There is nothing to release yet",
+        "No wave of the series has a report that could be released.",
+        "Wait for reports; a wave of several rounds is released once its last round is closed.",
     ),
     "reports-dropped": Entry(
         409,

@@ -48,6 +48,8 @@ class Settings:
     """Seconds between looks at rounds that end by time."""
     tidy: float = 60.0
     """Seconds between looks at what retention drops."""
+    is_demo: bool = False
+    """Whether people may be made up here: pages offer it to whoever holds a token, and nowhere else."""
     patience: float = 30.0
     """Seconds that a body may take to come."""
 

@@ -25,7 +25,8 @@ class Role(Enum):
 
     A device sends reports. An analyst reads releases, tallies and stored reports. An operator opens and
     closes, and makes tokens for devices and analysts. An admin does all but send. A monitor reads the
-    collector's own counters, and nothing of any campaign. A relay forwards batches of sealed reports.
+    collector's own counters, and nothing of any campaign. A relay forwards batches of sealed reports. An
+    annotator notes beside a series what happened when, and reads nothing.
     """
 
     DEVICE = "device"
@@ -34,6 +35,7 @@ class Role(Enum):
     ADMIN = "admin"
     MONITOR = "monitor"
     RELAY = "relay"
+    ANNOTATOR = "annotator"
 
 
 ANALYSTS = frozenset({Role.ANALYST, Role.OPERATOR, Role.ADMIN})
@@ -41,14 +43,15 @@ OPERATORS = frozenset({Role.OPERATOR, Role.ADMIN})
 ADMINS = frozenset({Role.ADMIN})
 DEVICES = frozenset({Role.DEVICE})
 RELAYS = frozenset({Role.RELAY})
+ANNOTATORS = frozenset({Role.ANNOTATOR, Role.OPERATOR, Role.ADMIN})
 MONITORS = frozenset({Role.MONITOR, Role.OPERATOR, Role.ADMIN})
 # Whom an operator may let in.
-BELOW_OPERATOR = frozenset({Role.DEVICE, Role.ANALYST, Role.RELAY})
+BELOW_OPERATOR = frozenset({Role.DEVICE, Role.ANALYST, Role.RELAY, Role.ANNOTATOR})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """A token as the store knows it; `campaign` None opens every campaign."""
+    """A token as the store knows it; `campaign`, or the series, that it opens, or None for all of them."""
 
     id: str
     hash: bytes
@@ -60,9 +63,9 @@ class Credential:
     created_at: float = 0.0
     revoked_at: float | None = None
 
-    def covers(self, campaign: str) -> bool:
-        """Whether the token is for this campaign."""
-        return self.campaign is None or self.campaign == campaign
+    def covers(self, campaign: str, series: str | None = None) -> bool:
+        """Whether the token is for this campaign, or for the series that it is a wave of."""
+        return self.campaign is None or self.campaign in (campaign, series)
 
 
 def mint(

@@ -79,17 +79,15 @@ class Access:
         return found
 
     def make(self, actor: Credential, campaign: str | None, new: NewToken) -> TokenCreated:
-        """A token for a campaign, or for the whole collector."""
+        """A token for a campaign or a series that is known here, or for the whole collector."""
         role = Role(new.role)
         if actor.role is not Role.ADMIN and role not in BELOW_OPERATOR:
             raise Problem("forbidden", "an operator makes tokens for devices and analysts")
-        if campaign is not None:
-            self._context.known(campaign)
-            if role in (Role.ADMIN, Role.MONITOR):
-                raise Problem(
-                    "forbidden",
-                    f"a token of role {role.value} is for the whole collector; make it at /v1/tokens",
-                )
+        if campaign is not None and role in (Role.ADMIN, Role.MONITOR):
+            raise Problem(
+                "forbidden",
+                f"a token of role {role.value} is for the whole collector; make it at /v1/tokens",
+            )
         now = self._context.now()
         token, credential = mint(role, campaign, now=now, label=new.label, rate=new.rate)
         with self._context.store.write() as tx:

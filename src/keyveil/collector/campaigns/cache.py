@@ -11,20 +11,25 @@ import json
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from keyveil.campaign import Campaign
 from keyveil.collector.campaigns.ids import campaign_secret
 from keyveil.collector.campaigns.terms import Terms
 from keyveil.collector.store.base import CampaignRow, Reading, RoundRow
 from keyveil.collector.store.cells import unpack
+from keyveil.collector.store.series import AddedKey, SeriesRow
 from keyveil.errors import KeyveilError, StoreError
 from keyveil.mechanisms.base import ISSUED
 from keyveil.rounds import Round
+from keyveil.series import Series
 from keyveil.tally import Tally, tally_reports
 from keyveil.tally.count import UNDECODED, decode
 
 # Campaigns in the cache; beyond them it is emptied.
 _MOST_CACHED = 256
+# The last moment of which calendars speak.
+_LAST_MOMENT = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,10 @@ class StoredCampaign:
     """The campaign's, too."""
     issues_ids: bool = field(init=False)
     """Whether only ids that were handed out count; an older keyveil said so in the terms."""
+    series: str | None = field(init=False)
+    """The id of the series that it is a wave of."""
     ends: float = field(init=False)
-    """When nothing more is counted."""
+    """When nothing more is counted: of a wave, once those who are late have had their time."""
 
     def __post_init__(self) -> None:
         # Every upload asks for these: they are read once.
@@ -50,7 +57,50 @@ class StoredCampaign:
         object.__setattr__(self, "id", campaign.id)
         object.__setattr__(self, "tag", campaign.tag)
         object.__setattr__(self, "issues_ids", campaign.issues_ids or self.terms.ids == ISSUED)
-        object.__setattr__(self, "ends", float("inf") if expiry is None else expiry.timestamp())
+        is_wave, late = campaign.is_wave, self.terms.late or 0.0
+        object.__setattr__(self, "series", campaign.whole_series.id if is_wave else None)
+        ends = float("inf") if expiry is None else expiry.timestamp()
+        object.__setattr__(self, "ends", ends + late if is_wave else ends)
+
+
+@dataclass(frozen=True)
+class StoredSeries:
+    """A series of the store, and its calendar in seconds."""
+
+    no: int
+    campaign: Campaign
+    calendar: Series
+    terms: Terms
+    created_at: float
+
+    @property
+    def id(self) -> str:
+        """The series'."""
+        return self.campaign.id
+
+    def wave(self, number: int, later: Sequence[AddedKey]) -> Campaign:
+        """A wave's campaign, with those of the later keys that it asks for."""
+        return self.campaign.wave(number, [key.name for key in later if key.wave <= number])
+
+    def number_at(self, now: float) -> int:
+        """The wave of a moment: 0 before the first, one more than there are after the last."""
+        return self.calendar.number_at(datetime.fromtimestamp(min(max(now, 0.0), _LAST_MOMENT), UTC))
+
+    def begins(self, wave: int) -> float:
+        """When a wave begins."""
+        return self.calendar.begins(wave).timestamp()
+
+    def ends(self, wave: int) -> float:
+        """From when on devices do not answer it."""
+        return self.calendar.ends(wave).timestamp()
+
+    def closes(self, wave: int) -> float:
+        """Until when answers are taken that were made in time."""
+        return self.ends(wave) + (self.terms.late or 0.0)
+
+    def is_over(self, now: float) -> bool:
+        """Whether nothing is taken any more, and nothing asked."""
+        return now >= self.closes(self.calendar.waves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +127,7 @@ class CampaignCache:
 
     def __init__(self) -> None:
         self._known: dict[str, StoredCampaign] = {}
+        self._series: dict[str, StoredSeries] = {}
         self._rounds: dict[tuple[int, int], Round] = {}
         self._decoded: dict[tuple[int, int], Tally] = {}
         self._secret: bytes | None = None
@@ -92,6 +143,13 @@ class CampaignCache:
             return known
         row = tx.campaign(id)
         return None if row is None else self._add(row)
+
+    def series(self, tx: Reading, id: str) -> StoredSeries | None:
+        """A series; one whose stored text does not have its hash is refused."""
+        if (known := self._series.get(id)) is not None:
+            return known
+        row = tx.series(id)
+        return None if row is None else self._add_series(row)
 
     def round(self, tx: Reading, known: StoredCampaign, number: int) -> Round:
         """A round that was opened."""
@@ -155,6 +213,30 @@ class CampaignCache:
                 self._decoded.clear()
             return self._known.setdefault(
                 row.id, StoredCampaign(no=row.no, campaign=campaign, terms=terms, created_at=row.created_at)
+            )
+
+    def _add_series(self, row: SeriesRow) -> StoredSeries:
+        try:
+            campaign = Campaign.from_said(json.loads(row.config))
+            terms = Terms.from_json(row.terms)
+            if campaign.id != row.id or campaign.series is None:
+                raise ValueError("its hash is another")
+        except Exception as error:
+            raise StoreError(
+                f"series {row.id[:12]} is damaged: {type(error).__name__}", damaged=True
+            ) from None
+        with self._lock:
+            if len(self._series) >= _MOST_CACHED:
+                self._series.clear()
+            return self._series.setdefault(
+                row.id,
+                StoredSeries(
+                    no=row.no,
+                    campaign=campaign,
+                    calendar=campaign.series,
+                    terms=terms,
+                    created_at=row.created_at,
+                ),
             )
 
 

@@ -24,11 +24,14 @@ from keyveil.collector.campaigns.messages import (
     NewCampaign,
 )
 from keyveil.collector.campaigns.opening import add_fresh
+from keyveil.collector.campaigns.terms import Terms
 from keyveil.collector.problems import Problem
+from keyveil.collector.store import Writing
 from keyveil.collector.tokens import Role, mint
 from keyveil.errors import CampaignError, KeyveilError, StoreError
 from keyveil.mechanisms.base import ISSUED
 from keyveil.mechanisms.oracles import COHORTS
+from keyveil.rounds import Round
 
 # Beyond these a campaign is a mistake, and would take the collector's time and memory with it.
 _LARGEST = {"pairs_per_user": 100_000, "bins": 4096, "cohorts": COHORTS, "rounds": 1000}
@@ -44,33 +47,19 @@ class Campaigns:
     def create(self, actor: str, new: NewCampaign) -> CampaignCreated:
         """A campaign whose first round is open. The same campaign again changes nothing."""
         campaign = read_campaign(new.campaign)
+        if campaign.series is not None:
+            raise Problem(
+                "bad-campaign",
+                "this is asked in waves: create it at /v1/series, which opens them, at $.series",
+            )
         now = self._context.now()
-        for field in ("owner", "purpose", "expires"):
-            if not getattr(campaign, field).strip():
-                raise Problem("campaign-incomplete", f'field "{field}" is missing or empty, at $.{field}')
+        check_complete(campaign)
         if campaign.expiry is not None and campaign.expiry.timestamp() <= now:
             raise Problem("campaign-incomplete", f"expires lies in the past: {campaign.expires}")
-        if new.terms.ids == ISSUED:
-            raise Problem(
-                "bad-request",
-                f'ids are said in the campaign now: ids = "{ISSUED}" at $.campaign.ids, not at $.terms.ids',
-            )
-        if campaign.issues_ids and new.terms.uploads == "open":
-            raise Problem("bad-request", "ids are issued to devices with a token: uploads must be token")
-        if campaign.is_relayed and new.terms.close_at_count is not None:
-            raise Problem(
-                "bad-request",
-                "what a relay holds back is not counted yet: rounds of a relayed campaign are closed by time "
-                "or by hand, at $.terms.close_at_count",
-            )
-        try:
-            first, stages = campaign.first_round(), campaign.protocol().stages()
-            # What devices would refuse to read is not opened, nor what would be opened later.
-            for stage in (first, *(replace(stage, campaign=campaign.id) for stage in stages)):
-                campaign.read_round(campaign.device_config(stage))
-            _check_promise(campaign)
-        except KeyveilError as error:
-            raise Problem("bad-campaign", str(error)) from None
+        check_terms(campaign, new.terms)
+        if new.terms.late is not None:
+            raise Problem("bad-request", "only a wave of a series takes late reports, at $.terms.late")
+        first = check_rounds(campaign)
         token = None
         with self._context.store.write() as tx:
             created = tx.add_campaign(
@@ -83,14 +72,7 @@ class Campaigns:
             row = tx.campaign(campaign.id)
             assert row is not None
             if created:
-                if campaign.issues_ids:
-                    tx.be_alone()
-                    if tx.secret() is None:
-                        tx.set_secret(secrets.token_bytes(32))
-                if campaign.is_relayed:
-                    tx.be_alone()
-                    if not tx.opening_keys():
-                        add_fresh(tx, actor=actor, now=now)
+                provide_keys(tx, campaign, actor=actor, now=now)
                 closes_at = None if new.terms.close_after is None else now + new.terms.close_after
                 tx.open_round(row.no, first, now=now, closes_at=closes_at)
                 tx.log(
@@ -101,17 +83,7 @@ class Campaigns:
                     detail=new.terms.to_json(),
                 )
                 if new.terms.uploads == "token":
-                    token, credential = mint(
-                        Role.DEVICE, campaign.id, now=now, label="made with the campaign"
-                    )
-                    tx.add_credential(credential)
-                    tx.log(
-                        at=now,
-                        token=actor,
-                        act="token-made",
-                        campaign=campaign.id,
-                        detail=f"{credential.id} device",
-                    )
+                    token = make_device_token(tx, campaign.id, actor=actor, now=now)
             number = open_number(tx.rounds(row.no))
         return CampaignCreated(id=campaign.id, created=created, round=number or 0, device_token=token)
 
@@ -154,10 +126,12 @@ class Campaigns:
         )
 
     def list(self, only: str | None) -> CampaignList:
-        """All campaigns, or the one that a token is for."""
+        """All campaigns, or the one that a token is for, or the waves of its series."""
         with self._context.store.read() as tx:
-            rows = [row for row in tx.campaigns() if only is None or row.id == only]
-        return CampaignList(campaigns=[self._line(row.id) for row in rows])
+            series = None if only is None else tx.series(only)
+            ours = {only} if series is None else {wave.id for wave in tx.waves(series.no)}
+            ids = [id for id in tx.campaign_ids() if only is None or id in ours]
+        return CampaignList(campaigns=[self._line(id) for id in ids])
 
     def about(self, id: str) -> About:
         """A campaign in a few words."""
@@ -173,6 +147,9 @@ class Campaigns:
             purpose=known.campaign.purpose,
             state=self._context.state(known, row.finished_at),
             uploads=known.terms.uploads,
+            is_demo=self._context.settings.is_demo,
+            series=known.series,
+            wave=None if known.campaign.series is None else known.campaign.series.wave,
         )
 
     def label(self, actor: str, id: str, label: str) -> None:
@@ -218,7 +195,65 @@ class Campaigns:
             round=open_number(rounds),
             reports=sum(tally.n_reports for tally in tallies if tally is not None),
             created_at=row.created_at,
+            series=known.series,
+            wave=None if known.campaign.series is None else known.campaign.series.wave,
         )
+
+
+def check_complete(campaign: Campaign) -> None:
+    """Refuse what does not say who asks, why and until when."""
+    for field in ("owner", "purpose", "expires"):
+        if not getattr(campaign, field).strip():
+            raise Problem("campaign-incomplete", f'field "{field}" is missing or empty, at $.{field}')
+
+
+def check_terms(campaign: Campaign, terms: Terms) -> None:
+    """Refuse terms under which the campaign cannot be run."""
+    if terms.ids == ISSUED:
+        raise Problem(
+            "bad-request",
+            f'ids are said in the campaign now: ids = "{ISSUED}" at $.campaign.ids, not at $.terms.ids',
+        )
+    if campaign.issues_ids and terms.uploads == "open":
+        raise Problem("bad-request", "ids are issued to devices with a token: uploads must be token")
+    if campaign.is_relayed and terms.close_at_count is not None:
+        raise Problem(
+            "bad-request",
+            "what a relay holds back is not counted yet: rounds of a relayed campaign are closed by time "
+            "or by hand, at $.terms.close_at_count",
+        )
+
+
+def check_rounds(campaign: Campaign) -> Round:
+    """The first round; what devices would refuse to read is refused, now or later in the campaign."""
+    try:
+        first, stages = campaign.first_round(), campaign.protocol().stages()
+        for stage in (first, *(replace(stage, campaign=campaign.id) for stage in stages)):
+            campaign.read_round(campaign.device_config(stage))
+        _check_promise(campaign)
+    except KeyveilError as error:
+        raise Problem("bad-campaign", str(error)) from None
+    return first
+
+
+def provide_keys(tx: Writing, campaign: Campaign, *, actor: str, now: float) -> None:
+    """What ids are issued with and what sealed reports are opened with, where the campaign is the first."""
+    if campaign.issues_ids:
+        tx.be_alone()
+        if tx.secret() is None:
+            tx.set_secret(secrets.token_bytes(32))
+    if campaign.is_relayed:
+        tx.be_alone()
+        if not tx.opening_keys():
+            add_fresh(tx, actor=actor, now=now)
+
+
+def make_device_token(tx: Writing, id: str, *, actor: str, now: float) -> str:
+    """A token for the devices of a campaign, or of all waves of a series."""
+    token, credential = mint(Role.DEVICE, id, now=now, label="made with the campaign")
+    tx.add_credential(credential)
+    tx.log(at=now, token=actor, act="token-made", campaign=id, detail=f"{credential.id} device")
+    return token
 
 
 def read_campaign(fields: Mapping[str, Any]) -> Campaign:

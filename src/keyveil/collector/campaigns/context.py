@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from keyveil.collector.campaigns.cache import CampaignCache, StoredCampaign
+from keyveil.collector.campaigns.cache import CampaignCache, StoredCampaign, StoredSeries
 from keyveil.collector.campaigns.host import Host
 from keyveil.collector.clock import Clock
 from keyveil.collector.logs import Log
@@ -15,6 +15,8 @@ from keyveil.collector.store import RoundRow, Store
 from keyveil.errors import StoreError
 
 _ID = re.compile("[0-9a-f]{64}")
+# Seconds after which a wave that is not open is worth a word.
+_PATIENCE = 60.0
 
 
 class Context(Host):
@@ -53,6 +55,30 @@ class Context(Host):
         if known is None:
             raise Problem("unknown-campaign")
         return known
+
+    def known_series(self, id: str) -> StoredSeries:
+        """A series, or a refusal."""
+        if not _ID.fullmatch(id):
+            raise Problem("unknown-series")
+        try:
+            with self.store.read() as tx:
+                known = self.cache.series(tx, id)
+        except StoreError as error:
+            if error.damaged:
+                self.mark_damaged(id, str(error))
+            raise
+        if known is None:
+            raise Problem("unknown-series")
+        return known
+
+    def check_series(self, id: str) -> None:
+        """Refuse what is no series of this store."""
+        self.known_series(id)
+
+    def overdue(self) -> list[str]:
+        """Series that should have opened a wave, and did not."""
+        with self.store.read() as tx:
+            return tx.due_series(self.clock.earliest() - _PATIENCE)
 
     def state(
         self, known: StoredCampaign, finished_at: float | None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from keyveil.collector.clock import Clock
 from keyveil.collector.logs import LibraryLog, Log, Refusals
 from keyveil.collector.metrics import Metrics
+from keyveil.collector.problems import Problem
 from keyveil.collector.settings import Settings
 from keyveil.collector.store.base import AccessStore
 
@@ -60,6 +61,14 @@ class Host:
     def known(self, id: str) -> StoredCampaign:
         """A campaign, or a refusal."""
         raise NotImplementedError
+
+    def check_series(self, id: str) -> None:
+        """Refuse what is no series that is known here."""
+        raise Problem("unknown-series")
+
+    def overdue(self) -> list[str]:
+        """Series that should have opened a wave, and did not."""
+        return []
 
     def backup(self, actor: str, *, is_cancelled: Callable[[], bool] = lambda: False) -> BinaryIO:
         """A copy of an embedded store, as a file; nothing is left of one that `is_cancelled`."""

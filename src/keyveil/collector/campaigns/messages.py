@@ -15,7 +15,7 @@ CampaignId = Annotated[
 # One line that may be shown anywhere: no control characters.
 Line = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Seconds = Annotated[float, msgspec.Meta(description="Seconds since 1970-01-01 UTC.")]
-RoleName = Literal["device", "analyst", "operator", "admin", "monitor", "relay"]
+RoleName = Literal["device", "analyst", "operator", "admin", "monitor", "relay", "annotator"]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,6 +71,9 @@ class CampaignLine(Message, frozen=True):
     round: int | None
     reports: int
     created_at: Seconds
+    series: str | None = None
+    """The series that it is a wave of."""
+    wave: int | None = None
 
 
 class CampaignList(Message, frozen=True):
@@ -125,6 +128,11 @@ class About(Message, frozen=True):
     purpose: str
     state: Literal["open", "finished", "expired"]
     uploads: Literal["token", "open"]
+    is_demo: bool
+    """Whether this is a demo's collector, whose pages may make people up."""
+    series: str | None = None
+    """The series that it is a wave of."""
+    wave: int | None = None
 
 
 class Progress(Message, frozen=True):
@@ -143,6 +151,8 @@ class Progress(Message, frozen=True):
     reports: int
     statuses: dict[str, int]
     """What became of reports since this process started; `reports` is of all time."""
+    refused_at: Seconds | None
+    """When one was refused last, since then."""
     telling: Telling | None
     """The round that says how unsure a rare key is."""
     z: float
@@ -246,6 +256,7 @@ class TokenCreated(Message, frozen=True):
     token: str
     role: RoleName
     campaign: CampaignId | None
+    """The campaign or the series that it is for."""
 
 
 class TokenView(Message, frozen=True):
@@ -290,7 +301,7 @@ class Health(Message, frozen=True):
 
 
 class Ready(Message, frozen=True):
-    """Whether reports can be taken, by how many seconds the clock jumped, what of the store is damaged."""
+    """Whether reports can be taken, by how many seconds the clock jumped, what is damaged or overdue."""
 
     ready: bool
     store: str
@@ -299,6 +310,8 @@ class Ready(Message, frozen=True):
     failing: str
     """Why the store cannot be used, if it cannot."""
     damaged: list[str]
+    overdue: list[str]
+    """Ids of series that should have opened a wave, and did not."""
 
 
 class ProblemDocument(Message, frozen=True):

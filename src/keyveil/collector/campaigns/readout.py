@@ -19,6 +19,7 @@ from keyveil.errors import MechanismError
 from keyveil.release import Release, release_found
 from keyveil.rounds import Round
 from keyveil.tally import Tally
+from keyveil.trends import SeriesRelease
 
 # Packed results in the cache.
 _MOST_CACHED = 16
@@ -52,7 +53,7 @@ class ReadOut:
         found = self._outcomes.get(id, estimator=estimator)
         if not any(found.version.counts):
             raise Problem("no-reports")
-        made, is_open = _make_release(found, post), found.version.is_open
+        made, is_open = make_release(found, post), found.version.is_open
         if (central := self.central(id)) is not None:
             made = replace(made, metadata={**made.metadata, "central": central_fields(central)})
         # The last word is what anybody recomputes from the reports; what comes before it says so.
@@ -80,7 +81,7 @@ class ReadOut:
         name = (found.version, post)
         packed = self._packed.get(name)
         if packed is None:
-            release, is_open = _make_release(found, post), found.version.is_open
+            release, is_open = make_release(found, post), found.version.is_open
             packed = pack(make_results(found.campaign, release, is_open=is_open))
             with self._lock:
                 while len(self._packed) >= _MOST_CACHED:
@@ -90,7 +91,7 @@ class ReadOut:
 
     def reach(self, id: str, share: float) -> Reach:
         """What this share of devices, lying, could make of the campaign's most frequent keys."""
-        return reach(_make_release(self._outcomes.get(id), "none"), share)
+        return reach(make_release(self._outcomes.get(id), "none"), share)
 
 
 def _seen(asked: Round, tally: TallyRow | None, batches: list[BatchRow]) -> SeenRound:
@@ -100,7 +101,7 @@ def _seen(asked: Round, tally: TallyRow | None, batches: list[BatchRow]) -> Seen
     return SeenRound(round=asked, batches=came, direct=n_reports - sum(counted for _, counted in came))
 
 
-def _make_release(found: FoundOutcome, post: str) -> Release:
+def make_release(found: FoundOutcome, post: str) -> Release:
     """The release of what was found; one by another estimator names it."""
     finished, estimator = found.finished, found.version.estimator
     try:
@@ -112,7 +113,7 @@ def _make_release(found: FoundOutcome, post: str) -> Release:
     return made if estimator is None else replace(made, metadata={**made.metadata, "estimator": estimator})
 
 
-def write_release(release: Release, form: str) -> bytes:
+def write_release(release: Release | SeriesRelease, form: str) -> bytes:
     """A release in one of `RELEASE_TYPES`."""
     if form == "json":
         return release.to_json().encode()

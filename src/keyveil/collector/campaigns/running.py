@@ -80,6 +80,7 @@ class Running:
             rounds=rounds,
             reports=sum(one.reports for one in rounds),
             statuses=self._context.metrics.of_campaign(id),
+            refused_at=self._context.metrics.refused_at(id),
             telling=telling(known.campaign, opened),
             z=two_sided_z(),
         )
@@ -140,8 +141,23 @@ class Running:
                 detail = f"round {number}, {why}"
                 tx.log(at=now, token=actor, act="round-closed", campaign=known.id, detail=detail)
 
-    def go_on(self, known: StoredCampaign) -> None:
-        """Open the round that follows the last, or finish, unless somebody did so meanwhile."""
+    def finish(self, known: StoredCampaign, *, why: str) -> None:
+        """End a campaign, whatever its protocol would still ask: a wave does not go on into the next."""
+        while True:
+            with self._context.store.read() as tx:
+                row, rows = tx.campaign(known.id), tx.rounds(known.no)
+            assert row is not None
+            if row.finished_at is not None:
+                return
+            self.stop_intake(NOBODY, known, rows[-1].number, why=why)
+            self.go_on(known, is_last=True)
+
+    def go_on(self, known: StoredCampaign, *, is_last: bool = False) -> None:
+        """Open the round that follows the last, or finish, unless somebody did so meanwhile.
+
+        Nothing follows in a wave whose time is over, nor where the last round is this one.
+        """
+        is_last = is_last or self._is_over(known)
         with self._going_on.setdefault(known.no, threading.Lock()):
             with self._context.store.read() as tx:
                 row, rows = tx.campaign(known.id), tx.rounds(known.no)
@@ -149,20 +165,32 @@ class Running:
                 if row.finished_at is not None or rows[-1].closed_at is None:
                     return
                 history = self._context.cache.history(tx, known, rows)
-            follows = what_follows(known.campaign, history)
+            try:
+                follows = what_follows(known.campaign, history)
+            except ProtocolError:
+                if not is_last:
+                    raise
+                follows = None
             stored = pack_outcome(follows) if isinstance(follows, Finished) else follows
+            if is_last and isinstance(stored, Round):
+                stored = None
             with self._context.store.write() as tx:
                 tx.lock_round(known.no, rows[-1].number)
                 if len(tx.rounds(known.no)) == len(rows):
                     self._store(tx, known, stored)
 
-    def _store(self, tx: Writing, known: StoredCampaign, follows: Round | OutcomeRow) -> None:
-        now, after = self._context.now(), known.terms.close_after
-        if isinstance(follows, OutcomeRow):
-            tx.keep_outcome(known.no, follows)
-            tx.finish_campaign(known.no, now)
+    def _store(self, tx: Writing, known: StoredCampaign, follows: Round | OutcomeRow | None) -> None:
+        now = self._context.now()
+        if isinstance(follows, Round):
+            tx.open_round(known.no, follows, now=now, closes_at=end_of_round(known, follows.number, now))
             return
-        tx.open_round(known.no, follows, now=now, closes_at=None if after is None else now + after)
+        if follows is not None:
+            tx.keep_outcome(known.no, follows)
+        tx.finish_campaign(known.no, now)
+
+    def _is_over(self, known: StoredCampaign) -> bool:
+        """Whether it is a wave of which nothing is taken any more."""
+        return known.series is not None and self._context.clock.earliest() >= known.ends
 
     # --- what is done without being asked ---
 
@@ -227,12 +255,25 @@ class Running:
             self._close_quietly(known.id, number, "by count")
 
     def _close_quietly(self, id: str, number: int, why: str) -> None:
+        known = self._context.known(id)
+        if self._is_over(known):
+            self.finish(known, why=why)
+            return
         try:
             self.close(NOBODY, id, number, why=why)
         except Problem as problem:
             # An empty round whose successor needs reports stays open until it has some.
             if problem.code != "round-empty":
                 raise
+            self._postpone(known, number)
+
+    def _postpone(self, known: StoredCampaign, number: int) -> None:
+        """An empty round of a wave gets a part of the days that are left; any other waits for reports."""
+        now = self._context.now()
+        closes_at = end_of_round(known, number, now)
+        if known.series is not None and closes_at is not None:
+            with self._context.store.write() as tx:
+                tx.postpone_round(known.no, number, closes_at)
 
     def _forget(self, id: str, now: float) -> None:
         """Drop the reports of closed rounds if that was asked for, and ids beyond the replay window."""
@@ -252,3 +293,16 @@ class Running:
                 with self._context.store.write() as tx:
                     tx.drop_ids(known.no, row.number)
                 self._forgotten.add((known.no, row.number))
+
+
+def end_of_round(known: StoredCampaign, number: int, now: float) -> float | None:
+    """When a round ends that is opened now, if it ends by time.
+
+    The rounds of a wave divide what is left of its days evenly; late reports are taken to the last.
+    """
+    campaign, after = known.campaign, known.terms.close_after
+    if known.series is None or campaign.expiry is None:
+        return None if after is None else now + after
+    left = len(campaign.protocol().stages()) - number + 1
+    end = campaign.expiry.timestamp()
+    return known.ends if left <= 1 or now >= end else now + (end - now) / left

@@ -26,6 +26,8 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Forget the bytes of reports once their round is closed; the tally stays."""
     replay_days: Annotated[float, msgspec.Meta(ge=0, le=36500)] = 30.0
     """How long after the round a repeated report is still known by its id."""
+    late: Annotated[float, msgspec.Meta(ge=0, le=3.2e6)] | None = None
+    """Seconds after the end of a series' wave in which reports that were made in time are taken."""
 
     @classmethod
     def from_json(cls, text: str) -> Terms:

@@ -19,6 +19,7 @@ from keyveil.collector.campaigns.cache import CampaignCache, StoredCampaign
 from keyveil.collector.store.base import CampaignRow, IdSum, Reading, ReportBlock, RoundRow, Store
 from keyveil.collector.store.outcomes import unpack_outcome
 from keyveil.collector.store.runs import N_SLICES, IdHash, Ids, as_ids, ids_in, rows_of
+from keyveil.collector.store.series import SeriesRow
 from keyveil.errors import StoreError
 from keyveil.report import HEADER_BYTES
 from keyveil.tally import Counter, Payloads, Tally
@@ -31,6 +32,7 @@ Say = Callable[[str], None]
 class Verified:
     """What was looked at, and all that is wrong."""
 
+    series: int = 0
     campaigns: int = 0
     rounds: int = 0
     blocks: int = 0
@@ -55,10 +57,13 @@ def verify(store: Store, *, looked: Callable[[int], None] = lambda _: None) -> V
     """Look at all that a store holds; `looked` hears of reports and ids as they are passed."""
     found = Verified()
     with store.read() as tx:
-        rows = tx.campaigns()
+        rows, series = tx.campaigns(), tx.all_series()
     for row in rows:
         with store.read() as tx, _said(found, f"campaign {row.id[:12]}"):
             _verify_campaign(tx, row, found, looked)
+    for each in series:
+        with store.read() as tx, _said(found, f"series {each.id[:12]}"):
+            _verify_series(tx, each, found)
     return found
 
 
@@ -85,6 +90,17 @@ def _verify_campaign(tx: Reading, row: CampaignRow, found: Verified, looked: Cal
         found.rounds += 1
         with _said(found, f"{where}, round {opened.number}"):
             _verify_round(tx, cache, known, opened, sums, found, looked)
+
+
+def _verify_series(tx: Reading, row: SeriesRow, found: Verified) -> None:
+    """Every wave's campaign must be the one that follows from the series and the keys that came later."""
+    found.series += 1
+    known = CampaignCache().series(tx, row.id)
+    assert known is not None
+    keys = tx.added_keys(known.no)
+    for wave in tx.waves(known.no):
+        if wave.campaign is not None and wave.id != known.wave(wave.number, keys).id:
+            found.faults.append(f"series {row.id[:12]}: wave {wave.number} is another campaign")
 
 
 def _verify_round(

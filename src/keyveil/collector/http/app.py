@@ -56,7 +56,12 @@ class Application(Service):
     def background(self) -> Sequence[tuple[Callable[[], None], float]]:
         """What is done again and again, and every how many seconds."""
         running, settings = self.collector.running, self.collector.settings
-        return (*super().background(), (running.tick, settings.tick), (running.tidy, settings.tidy))
+        return (
+            *super().background(),
+            (self.collector.calendar.tick, settings.tick),
+            (running.tick, settings.tick),
+            (running.tidy, settings.tidy),
+        )
 
     def started(self) -> None:
         """The process is up: rounds that are complete go on."""
@@ -71,6 +76,7 @@ class Application(Service):
     def _resume(self) -> None:
         try:
             self.collector.running.resume()
+            self.collector.calendar.tick()
         except StoreError as error:
             # The clock tries again.
             self.collector.log.event("store", why=str(error), request="resume")

@@ -15,18 +15,20 @@ from starlette.responses import Response
 
 from keyveil.campaign import LARGEST_BATCH
 from keyveil.collector.campaigns import messages as m
+from keyveil.collector.campaigns import series_messages as sm
 from keyveil.collector.campaigns.changes import Comparison
 from keyveil.collector.campaigns.readout import RELEASE_TYPES
 from keyveil.collector.campaigns.stored_reports import REPORT_TYPES
-from keyveil.collector.http import handlers
+from keyveil.collector.http import handlers, series_handlers
 from keyveil.collector.http.openapi import JSON
-from keyveil.collector.tokens import ADMINS, ANALYSTS, DEVICES, MONITORS, OPERATORS, RELAYS, Role
+from keyveil.collector.tokens import ADMINS, ANALYSTS, ANNOTATORS, DEVICES, MONITORS, OPERATORS, RELAYS, Role
 from keyveil.collector.writing.upload import FRAMED
 from keyveil.dashboard.planning import PlanAnswer, PlanQuestion
 from keyveil.dashboard.privacy import Promise
 from keyveil.dashboard.reach import Reach
 from keyveil.dashboard.results import Results
 from keyveil.estimate import READABLE
+from keyveil.series import MOST_WAVES
 
 # Takes the service that it belongs to, which is a collector's or a relay's.
 Handler = Callable[[Any, handlers.AdmittedRequest], Awaitable[Response]]
@@ -35,9 +37,9 @@ Handler = Callable[[Any, handlers.AdmittedRequest], Awaitable[Response]]
 class Scope(Enum):
     """What a token must be for."""
 
-    CAMPAIGN = "the campaign in the address, or the whole collector"
+    CAMPAIGN = "the campaign or the series in the address, a wave's series, or the whole collector"
     COLLECTOR = "the whole collector"
-    ANY = "any campaign; what is shown is what the token is for"
+    ANY = "any campaign or series; what is shown is what the token is for"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,7 @@ class Endpoint:
 
 _CAMPAIGN = "/v1/campaigns/{campaign}"
 _ROUND = f"{_CAMPAIGN}/rounds/{{round}}"
+_SERIES = "/v1/series/{series}"
 _TEXT = {"type": "string", "maxLength": 80}
 _HTML = {"text/html": None}
 
@@ -344,6 +347,170 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             "campaign-damaged",
         ),
     ),
+    # --- series ---
+    Endpoint(
+        handler=series_handlers.create_series,
+        method="POST",
+        path="/v1/series",
+        summary="Create a series; its waves are opened by its calendar.",
+        roles=OPERATORS,
+        scope=Scope.COLLECTOR,
+        takes={JSON: sm.NewSeries, "application/toml": None},
+        answers={JSON: sm.SeriesCreated},
+        problems=("bad-request", "bad-campaign", "campaign-incomplete", "too-large", "unsupported-type"),
+        status=201,
+    ),
+    Endpoint(
+        handler=series_handlers.list_series,
+        method="GET",
+        path="/v1/series",
+        summary="The series that the token is for.",
+        roles=ANALYSTS,
+        scope=Scope.ANY,
+        answers={JSON: sm.SeriesList},
+    ),
+    Endpoint(
+        handler=series_handlers.view_series,
+        method="GET",
+        path=_SERIES,
+        summary="The series and its open wave: all that a device must know.",
+        answers={JSON: sm.SeriesView},
+        problems=("unknown-series", "campaign-damaged"),
+        is_for_pages=True,
+    ),
+    Endpoint(
+        handler=series_handlers.list_waves,
+        method="GET",
+        path=f"{_SERIES}/waves",
+        summary="Every wave: its campaign and its reports, or why there is none.",
+        roles=ANALYSTS,
+        answers={JSON: sm.WaveList},
+        problems=("unknown-series", "campaign-damaged"),
+    ),
+    Endpoint(
+        handler=series_handlers.label_series,
+        method="POST",
+        path=f"{_SERIES}/label",
+        summary="Another label for people.",
+        roles=OPERATORS,
+        takes={JSON: m.Label},
+        answers={JSON: m.Label},
+        problems=("unknown-series", "bad-request", "too-large", "unsupported-type"),
+    ),
+    Endpoint(
+        handler=series_handlers.pause_series,
+        method="POST",
+        path=f"{_SERIES}/pause",
+        summary="Open no more waves until it is resumed; the open one goes on.",
+        roles=OPERATORS,
+        answers={JSON: sm.SeriesStatus},
+        problems=("unknown-series", "series-over", "campaign-damaged"),
+    ),
+    Endpoint(
+        handler=series_handlers.resume_series,
+        method="POST",
+        path=f"{_SERIES}/resume",
+        summary="Open waves again, the one of this moment at once.",
+        roles=OPERATORS,
+        answers={JSON: sm.SeriesStatus},
+        problems=("unknown-series", "series-over", "campaign-damaged"),
+    ),
+    Endpoint(
+        handler=series_handlers.end_series,
+        method="POST",
+        path=f"{_SERIES}/end",
+        summary="Open no more waves and close those that are open; asking again gives the same answer.",
+        roles=OPERATORS,
+        answers={JSON: sm.SeriesStatus},
+        problems=("unknown-series", "campaign-damaged"),
+    ),
+    Endpoint(
+        handler=series_handlers.add_keys,
+        method="POST",
+        path=f"{_SERIES}/keys",
+        summary="Ask for more keys from the next wave on.",
+        roles=OPERATORS,
+        takes={JSON: sm.NewKeys},
+        answers={JSON: sm.KeysAdded},
+        problems=(
+            "unknown-series",
+            "bad-request",
+            "too-large",
+            "unsupported-type",
+            "bad-campaign",
+            "series-over",
+        ),
+    ),
+    Endpoint(
+        handler=series_handlers.annotate,
+        method="POST",
+        path=f"{_SERIES}/annotations",
+        summary="Note what happened at a moment.",
+        roles=ANNOTATORS,
+        takes={JSON: sm.NewAnnotation},
+        answers={JSON: sm.Annotation},
+        problems=("unknown-series", "bad-request", "too-large", "unsupported-type"),
+        status=201,
+    ),
+    Endpoint(
+        handler=series_handlers.list_annotations,
+        method="GET",
+        path=f"{_SERIES}/annotations",
+        summary="What was noted, by the moment of which it was.",
+        roles=ANALYSTS,
+        answers={JSON: sm.AnnotationList},
+        problems=("unknown-series",),
+    ),
+    Endpoint(
+        handler=series_handlers.drop_annotation,
+        method="DELETE",
+        path=f"{_SERIES}/annotations/{{annotation}}",
+        summary="Take a note away.",
+        roles=ANNOTATORS,
+        answers={},
+        problems=("unknown-series", "unknown-annotation"),
+        status=204,
+    ),
+    Endpoint(
+        handler=series_handlers.release_series,
+        method="GET",
+        path=f"{_SERIES}/release",
+        summary="What every wave found, and what all of them say together: raw and smoothed, with intervals.",
+        roles=ANALYSTS,
+        query={"format": _choice(*RELEASE_TYPES), "post": {**_TEXT, "default": READABLE}},
+        answers={kind: m.ReleaseDocument if kind == JSON else None for kind in RELEASE_TYPES.values()},
+        problems=("unknown-series", "bad-request", "unknown-step", "no-waves", "campaign-damaged"),
+    ),
+    Endpoint(
+        handler=handlers.make_series_token,
+        method="POST",
+        path=f"{_SERIES}/tokens",
+        summary="A token for all waves of the series, shown once.",
+        roles=OPERATORS,
+        takes={JSON: m.NewToken},
+        answers={JSON: m.TokenCreated},
+        problems=("unknown-series", "bad-request", "too-large", "unsupported-type"),
+        status=201,
+    ),
+    Endpoint(
+        handler=handlers.list_series_tokens,
+        method="GET",
+        path=f"{_SERIES}/tokens",
+        summary="The tokens of the series, without their secrets.",
+        roles=OPERATORS,
+        answers={JSON: m.TokenList},
+        problems=("unknown-series",),
+    ),
+    Endpoint(
+        handler=handlers.revoke_series_token,
+        method="DELETE",
+        path=f"{_SERIES}/tokens/{{token}}",
+        summary="The token opens nothing from now on.",
+        roles=OPERATORS,
+        answers={},
+        problems=("unknown-series", "unknown-token-id"),
+        status=204,
+    ),
     Endpoint(
         handler=handlers.make_token,
         method="POST",
@@ -461,6 +628,20 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             "round-empty",
             "campaign-damaged",
         ),
+    ),
+    Endpoint(
+        handler=series_handlers.trend,
+        method="GET",
+        path=f"{_SERIES}/trend",
+        summary="The series' release by columns, dated steps, and what changed since a wave.",
+        roles=ANALYSTS,
+        query={
+            "since": {"type": "integer", "minimum": 0, "maximum": MOST_WAVES, "default": 0},
+            "most": {"type": "integer", "minimum": 0, "maximum": 2**31, "default": 0},
+            "key": {"type": "string", "maxLength": 200, "default": ""},
+        },
+        answers={JSON: sm.TrendView},
+        problems=("unknown-series", "bad-request", "campaign-damaged"),
     ),
     Endpoint(
         handler=handlers.hostile,

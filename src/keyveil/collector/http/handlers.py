@@ -43,10 +43,12 @@ HEALTHY = Response(msgspec.json.encode(m.Health(status="ok")), media_type=JSON)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdmittedRequest:
-    """A request that was let in."""
+    """A request that was let in; what its address does not name is empty, or 0."""
 
     request: Request
     campaign: str
+    series: str
+    annotation: int
     round: int
     token: str
     key: str
@@ -59,6 +61,11 @@ class AdmittedRequest:
         """Whose token it is."""
         assert self.credential is not None, "an endpoint without roles has no actor"
         return self.credential
+
+    @property
+    def scope(self) -> str | None:
+        """The campaign or the series in the address; None where it is about the whole collector."""
+        return self.campaign or self.series or None
 
 
 # --- pages and operations ---
@@ -93,6 +100,7 @@ async def readyz(app: Service, _: AdmittedRequest) -> Response:
     """Whether reports can be taken."""
 
     def look() -> None:
+        overdue.extend(app.host.overdue())
         with app.host.store.read() as tx:
             tx.has_admin()
         if app.writer.failing:
@@ -101,6 +109,7 @@ async def readyz(app: Service, _: AdmittedRequest) -> Response:
                 tx.probe()
             app.writer.failing = ""
 
+    overdue: list[str] = []
     is_ready, why = app.writer.is_alive and not app.writer.is_full, app.host.ailing
     try:
         await app.work(look)
@@ -113,6 +122,7 @@ async def readyz(app: Service, _: AdmittedRequest) -> Response:
         clock_doubt=app.host.clock.doubt,
         failing=why,
         damaged=[f"{campaign}: {why}" for campaign, why in app.host.damaged.items()],
+        overdue=overdue,
     )
     return reply(said, 200 if is_ready else 503)
 
@@ -239,13 +249,18 @@ async def release(app: Application, asked: AdmittedRequest) -> Response:
         post=asked.query["post"],
         estimator=asked.query.get("estimator"),
     )
+    return release_file(await app.work(write_release, made, form), form, is_open=is_open)
+
+
+def release_file(written: bytes, form: str, *, is_open: bool) -> Response:
+    """A release as a file, and whether it is the last word."""
     headers = {
         "content-type": RELEASE_TYPES[form],
         "keyveil-state": "open" if is_open else "final",
         "content-disposition": f'attachment; filename="release.{form}"',
         "x-content-type-options": "nosniff",
     }
-    return Response(await app.work(write_release, made, form), headers=headers)
+    return Response(written, headers=headers)
 
 
 # --- what the dashboard asks for ---
@@ -297,18 +312,33 @@ async def plan(app: Application, asked: AdmittedRequest) -> Response:
 async def make_token(app: Service, asked: AdmittedRequest) -> Response:
     """A token for a campaign."""
     new = convert(asked.body, m.NewToken)
-    return reply(await app.work(app.host.access.make, asked.actor, asked.campaign or None, new), 201)
+    return reply(await app.work(app.host.access.make, asked.actor, asked.scope, new), 201)
 
 
 async def list_tokens(app: Service, asked: AdmittedRequest) -> Response:
     """The tokens of a campaign."""
-    return reply(await app.work(app.host.access.list, asked.campaign or None))
+    return reply(await app.work(app.host.access.list, asked.scope))
 
 
 async def revoke_token(app: Service, asked: AdmittedRequest) -> Response:
     """A token opens nothing from now on."""
-    await app.work(app.host.access.revoke, asked.actor, asked.campaign or None, asked.token)
+    await app.work(app.host.access.revoke, asked.actor, asked.scope, asked.token)
     return Response(status_code=204)
+
+
+async def make_series_token(app: Application, asked: AdmittedRequest) -> Response:
+    """A token for all waves of a series."""
+    return await make_token(app, asked)
+
+
+async def list_series_tokens(app: Application, asked: AdmittedRequest) -> Response:
+    """The tokens of a series."""
+    return await list_tokens(app, asked)
+
+
+async def revoke_series_token(app: Application, asked: AdmittedRequest) -> Response:
+    """A token for a series opens nothing from now on."""
+    return await revoke_token(app, asked)
 
 
 async def make_collector_token(app: Service, asked: AdmittedRequest) -> Response:

@@ -342,7 +342,7 @@ class Intake:
     def _check(self, credential: Credential, known: StoredCampaign) -> None:
         if credential.role is not Role.DEVICE:
             raise Problem("forbidden", "reports are sent with a device's token")
-        if not credential.covers(known.id):
+        if not credential.covers(known.id, known.series):
             raise Problem("other-campaign")
         self._rates.check(credential)
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 JSON = "application/json"
 _PARAMETERS: dict[str, dict[str, Any]] = {
     "campaign": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+    "series": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+    "annotation": {"type": "integer", "minimum": 1, "maximum": 9999999999999999},
     "round": {"type": "integer", "minimum": 1, "maximum": 65535},
     "token": {"type": "string", "pattern": "^[0-9a-f]{16}$"},
     "key": {"type": "string", "pattern": "^[0-9a-f]{16}$"},

@@ -15,6 +15,7 @@ from typing import Literal
 import uvicorn
 
 from keyveil.collector.campaigns.collector import Collector
+from keyveil.collector.clock import Clock
 from keyveil.collector.http.app import Application
 from keyveil.collector.http.origins import CrossOrigin
 from keyveil.collector.http.service import Service
@@ -39,6 +40,7 @@ def serve(
     host: str,
     port: int,
     settings: Settings | None = None,
+    clock: Clock | None = None,
     backup_first: Path | None = None,
     announce: Callable[[Migration], None] = lambda _: None,
     show_token: Callable[[str], None],
@@ -50,7 +52,7 @@ def serve(
     """
     with listen(host, port) as listening:
         opened = open_store(store, backup_first=backup_first, announce=announce)
-        collector = Collector(opened, settings=settings)
+        collector = Collector(opened, settings=settings, clock=clock)
         token = collector.access.first_token()
         if token is not None:
             show_token(token)

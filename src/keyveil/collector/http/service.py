@@ -176,20 +176,26 @@ class Service:
         """Who asks, about what, with what; refused in this order."""
         credential = None if endpoint.roles is None else await self._credential(endpoint, request)
         campaign = request.path_params.get("campaign", "")
-        if campaign:
-            await self.work(self.host.known, campaign)
+        series = request.path_params.get("series", "")
+        known = await self.work(self.host.known, campaign) if campaign else None
+        if series:
+            await self.work(self.host.check_series, series)
         if credential is not None:
             assert endpoint.roles is not None
             if credential.role not in endpoint.roles:
                 raise Problem("forbidden", f"a token of role {credential.role.value} may not do this")
-            if endpoint.scope is Scope.CAMPAIGN and not credential.covers(campaign):
+            if endpoint.scope is Scope.CAMPAIGN and not credential.covers(
+                campaign or series, None if known is None else known.series
+            ):
                 raise Problem("other-campaign")
             if endpoint.scope is Scope.COLLECTOR and credential.campaign is not None:
                 raise Problem("other-campaign", "this needs a token for the whole collector")
         return AdmittedRequest(
             request=request,
             campaign=campaign,
-            round=_round(request.path_params.get("round", "0")),
+            series=series,
+            annotation=_number(request.path_params.get("annotation", "0"), "unknown-annotation", 16),
+            round=_number(request.path_params.get("round", "0"), "unknown-round", 5),
             token=request.path_params.get("token", ""),
             key=request.path_params.get("key", ""),
             credential=credential,
@@ -246,9 +252,10 @@ def _noting_the_fruitless(scope: Any, send: Any, *, is_upload: bool) -> Any:
     return noting
 
 
-def _round(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 5):
-        raise Problem("unknown-round")
+def _number(text: str, code: str, longest: int) -> int:
+    """The number in an address, or a refusal."""
+    if not (text.isascii() and text.isdigit() and len(text) <= longest):
+        raise Problem(code)
     return int(text)
 
 

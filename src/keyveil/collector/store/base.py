@@ -6,10 +6,10 @@
 
 A report is kept twice: its id, to be known again, and its bytes, inside a block: the reports to one
 round that one transaction accepted, joined. Tallies change in the transaction that stores the block.
-Locks are always taken in one order, so two collectors cannot wait for each other: rounds, by campaign; then
-campaign by campaign its ids, by slice and bytes. Of a campaign whose rounds are closed by count the tally
-comes before the ids: whoever claims them must know for how many there is room. A flush of ids waits for
-nobody, one of tallies holds nothing else.
+Locks are always taken in one order, so two collectors cannot wait for each other: a series; rounds, by
+campaign; then campaign by campaign its ids, by slice and bytes. Of a campaign whose rounds are closed by
+count the tally comes before the ids: whoever claims them must know for how many there is room. A flush of ids
+waits for nobody, one of tallies holds nothing else.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from keyveil.collector.store.series import SeriesReading, SeriesWriting
 from keyveil.collector.tokens import Credential
 from keyveil.errors import StoreError
 from keyveil.rounds import Round
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from keyveil.collector.store.runs import IdHash, Ids
 
 # What `migrations` brings every older store to.
-SCHEMA = 6
+SCHEMA = 7
 
 
 class NotEmbeddedError(StoreError):
@@ -202,7 +203,7 @@ class AccessStore(Protocol):
         """Give everything back."""
 
 
-class Reading(AccessReading, Protocol):
+class Reading(AccessReading, SeriesReading, Protocol):
     """What can be asked."""
 
     def campaign(self, id: str) -> CampaignRow | None:
@@ -248,7 +249,7 @@ class Reading(AccessReading, Protocol):
         """The keys that open sealed reports, the newest first."""
 
 
-class Writing(Reading, AccessWriting, Protocol):
+class Writing(Reading, AccessWriting, SeriesWriting, Protocol):
     """What can be changed, all or nothing."""
 
     def add_campaign(self, *, id: str, config: str, terms: str, label: str, now: float) -> bool:
@@ -271,6 +272,9 @@ class Writing(Reading, AccessWriting, Protocol):
 
     def open_round(self, campaign: int, round: Round, *, now: float, closes_at: float | None) -> None:
         """A round to which reports are taken."""
+
+    def postpone_round(self, campaign: int, number: int, closes_at: float) -> None:
+        """An open round takes reports until another moment."""
 
     def close_round(self, campaign: int, number: int, *, why: str, now: float) -> None:
         """Take no more reports to a round."""

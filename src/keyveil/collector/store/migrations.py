@@ -9,6 +9,7 @@
         shared store has `recent_ids` for those that are not in runs yet
     5   the shared store has `recent_tallies`, what groups add to tallies; the embedded one is as it was
     6   `batch_parts` that relays forwarded, and `opening_keys` of what they carry
+    7   `series` with their `waves`, `added_keys` and `annotations`
 
 A store of schema 2 says "1" of itself too: its tables tell. All steps run in the transaction that writes
 the new number, so a store is of one schema or of another, whenever the process dies. What a step does
@@ -134,6 +135,25 @@ def _add_relays(tx: SqlTransaction, *, number: str, blob: str, real: str, serial
     )
 
 
+def _add_series(tx: SqlTransaction, *, number: str, real: str, serial: str) -> None:
+    """In the words of either store."""
+    for statement in (
+        f"create table series (no {serial}, id text not null unique, settled_from {real}, due_at {real}, "
+        f"created_at {real} not null, paused_at {real}, ended_at {real}, label text not null, "
+        "terms text not null, config text not null)",
+        "create index series_by_due on series (due_at)",
+        "create index series_by_settled on series (settled_from)",
+        f"create table waves (series {number} not null, number {number} not null, campaign {number}, "
+        f"opened_at {real} not null, why text not null, primary key (series, number))",
+        f"create table added_keys (series {number} not null, place {number} not null, name text not null, "
+        f"wave {number} not null, primary key (series, place), unique (series, name))",
+        f"create table annotations (no {serial}, series {number} not null, at {real} not null, "
+        "text text not null, token text not null)",
+        "create index annotations_by_series on annotations (series, at)",
+    ):
+        tx._run(statement)
+
+
 # --- the embedded store ---
 
 
@@ -212,6 +232,10 @@ def _embedded_5_to_6(tx: SqlTransaction) -> None:
     _add_relays(tx, number="integer", blob="blob", real="real", serial="integer primary key autoincrement")
 
 
+def _embedded_6_to_7(tx: SqlTransaction) -> None:
+    _add_series(tx, number="integer", real="real", serial="integer primary key autoincrement")
+
+
 # --- the shared store ---
 
 
@@ -253,12 +277,18 @@ def _shared_5_to_6(tx: SqlTransaction) -> None:
     _add_relays(tx, number="bigint", blob="bytea", real="double precision", serial=serial)
 
 
+def _shared_6_to_7(tx: SqlTransaction) -> None:
+    serial = "bigint generated always as identity primary key"
+    _add_series(tx, number="bigint", real="double precision", serial=serial)
+
+
 EMBEDDED: Mapping[int, Step] = {
     1: _embedded_1_to_2,
     2: _embedded_2_to_3,
     3: _embedded_3_to_4,
     4: _embedded_4_to_5,
     5: _embedded_5_to_6,
+    6: _embedded_6_to_7,
 }
 SHARED: Mapping[int, Step] = {
     1: _shared_1_to_2,
@@ -266,4 +296,5 @@ SHARED: Mapping[int, Step] = {
     3: _shared_3_to_4,
     4: _shared_4_to_5,
     5: _shared_5_to_6,
+    6: _shared_6_to_7,
 }

@@ -47,6 +47,7 @@ from keyveil.collector.store.run_tables import (
     load_runs,
 )
 from keyveil.collector.store.runs import N_SLICES, IdHash, Ids, Runs, as_ids
+from keyveil.collector.store.series import SeriesRow
 from keyveil.collector.store.sql import TABLES, SqlTransaction, tally_row
 from keyveil.errors import StoreError
 from keyveil.tally import Tally
@@ -213,6 +214,19 @@ class PostgresTransaction(_PostgresStatements):
             return [(each, as_ids([bytes(name) for of, name in rows if of == each])) for each in rounds]
 
         return ids_by_slice(self, campaign, self._memory.hash, recent, damaged)
+
+    def lock_series(self, id: str) -> SeriesRow | None:
+        """The series, alone: nobody else opens its waves or changes it until the transaction ends."""
+        return self._find_series(id, " for update")
+
+    def _round_reports(self, series: int) -> list[tuple[int, int, int]]:
+        """Campaign, round and reports of every round to which some came, and what groups added since."""
+        recent = self._all(
+            "select recent_tallies.campaign, round, n_reports from recent_tallies join waves "
+            "on waves.campaign = recent_tallies.campaign where series = ?",
+            (series,),
+        )
+        return [*super()._round_reports(series), *((*place, int(n)) for *place, n in recent)]
 
     def lock_count(self, campaign: int, round: int) -> int:
         """How many reports a round has; nobody else adds to it until the transaction ends."""

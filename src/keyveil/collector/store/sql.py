@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from keyveil.collector.store.access_sql import ACCESS_TABLES, AccessTransaction
+from keyveil.collector.store.access_sql import ACCESS_TABLES
 from keyveil.collector.store.base import (
     BatchRow,
     CampaignRow,
@@ -17,6 +17,7 @@ from keyveil.collector.store.base import (
     TallyRow,
 )
 from keyveil.collector.store.cells import pack
+from keyveil.collector.store.series_sql import SERIES_TABLES, SeriesTransaction
 from keyveil.rounds import Round
 from keyveil.tally import Tally
 
@@ -39,13 +40,14 @@ TABLES = (
     primary key (campaign, round, id, part))""",
     """create table opening_keys (no {serial}, id text not null unique, private {blob} not null,
     made_at {real} not null)""",
+    *SERIES_TABLES,
 )
 
 _CAMPAIGN = "no, id, config, terms, label, created_at, finished_at, quarantined"
 _ROUND = "campaign, number, purpose, description, opened_at, closes_at, closed_at, why, dropped_at, pin"
 
 
-class SqlTransaction(AccessTransaction):
+class SqlTransaction(SeriesTransaction):
     """Everything but locks, ids and how a statement is run."""
 
     # --- reading ---
@@ -172,6 +174,13 @@ class SqlTransaction(AccessTransaction):
             "insert into rounds (campaign, number, purpose, description, pin, opened_at, closes_at, why) "
             "values (?, ?, ?, ?, ?, ?, ?, '')",
             (campaign, round.number, round.purpose, round.canonical_json, round.pin, now, closes_at),
+        )
+
+    def postpone_round(self, campaign: int, number: int, closes_at: float) -> None:
+        """An open round takes reports until another moment."""
+        self._run(
+            "update rounds set closes_at = ? where campaign = ? and number = ? and closed_at is null",
+            (closes_at, campaign, number),
         )
 
     def close_round(self, campaign: int, number: int, *, why: str, now: float) -> None:

@@ -34,6 +34,7 @@ from keyveil.collector.store.run_tables import (
     load_runs,
 )
 from keyveil.collector.store.runs import N_SLICES, IdHash, Ids, Runs, as_ids, ids_in, rows_of
+from keyveil.collector.store.series import SeriesRow
 from keyveil.collector.store.sql import TABLES, SqlTransaction
 from keyveil.collector.store.sqlite_file import FINAL_ACTS, WORDS, SqliteFile, SqliteStatements, refusals
 from keyveil.errors import StoreError
@@ -118,6 +119,17 @@ class SqliteTransaction(_SqliteStatements):
     def lock_round(self, campaign: int, number: int) -> RoundRow | None:
         """The round; nobody else writes now."""
         return next(iter(self._rounds_where("campaign = ? and number = ?", (campaign, number))), None)
+
+    def lock_series(self, id: str) -> SeriesRow | None:
+        """The series; nobody else writes now."""
+        return self._find_series(id)
+
+    def _round_reports(self, series: int) -> list[tuple[int, int, int]]:
+        """Campaign, round and reports of every round to which some came, to the last ones."""
+        found = {(campaign, round_): n for campaign, round_, n in super()._round_reports(series)}
+        campaigns = {row[0] for row in self._all("select campaign from waves where series = ?", (series,))}
+        found |= {place: sum_.n_reports for place, sum_ in self._sums.items() if place[0] in campaigns}
+        return [(*place, n_reports) for place, n_reports in found.items()]
 
     def _live(self, tokens: list[str]) -> set[str]:
         known = self._memory.tokens
