@@ -1,5 +1,6 @@
 """The demo: a real collector, real devices, and nothing left behind."""
 
+import json
 import re
 import signal
 import socket
@@ -76,8 +77,17 @@ def test_the_demo_leaves_the_dashboard_open_until_it_is_told_to_stop():
     request.add_header("Authorization", f"Bearer {token}")
     with urllib.request.urlopen(request) as answer:
         said = answer.read().decode()
-    for name in ("minutes per app", "the week before", "how long", "pieces of fruit"):
+    for name in ("minutes per app", "a week later", "how long", "pieces of fruit"):
         assert name in said
+    id = re.search(r"to=/s/([0-9a-f]{64})", "".join(lines))[1]
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/series/{id}/trend")
+    request.add_header("Authorization", f"Bearer {token}")
+    with urllib.request.urlopen(request) as answer:
+        trend = json.load(answer)
+    # Devices were asked by the calendar: a wave a week, the last of them now, and none was missed.
+    assert [wave["state"] for wave in trend["waves"]] == ["finished"] * 11 + ["open"]
+    assert [wave["reports"] > 0 for wave in trend["waves"]] == [True] * 12
+    assert [note["text"][:3] for note in trend["annotations"]] == ["2.3"]
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 0, err

@@ -106,7 +106,7 @@ def test_rounds_of_an_older_protocol_are_followed_as_it_opened_them(tmp_path, ca
     assert [row["frequency_raw"] for row in rows] == pytest.approx(list(stands.raw.frequency))
     unknown = keyveil("estimate", campaign, *files, "-o", release, "--protocol", "auto/9")
     assert unknown.returncode
-    assert "is continued as auto/1, auto/2, auto/3, auto/4 here" in unknown.stderr
+    assert "is continued as auto/1, auto/2, auto/3, auto/4, auto/5, auto/6 here" in unknown.stderr
 
 
 def test_every_user_answers_once_in_a_random_order(tmp_path, campaign, pairs):

@@ -340,7 +340,7 @@ WRONG = {
     ),
     "token role": (
         ["token", "create", "king", "--url", "http://127.0.0.1:1"],
-        "Invalid value for '{device|analyst|operator|admin|monitor|relay}': 'king'",
+        "Invalid value for '{device|analyst|operator|admin|monitor|relay|annotator}': 'king'",
     ),
     "token recover": (
         ["token", "recover", "--store", "sqlite:////proc/nowhere/x.db"],

@@ -23,6 +23,7 @@ COMMANDS = (
     "relay",
     "sealing-key",
     "campaign",
+    "series",
     "token",
     "backup",
     "verify",

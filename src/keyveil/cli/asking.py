@@ -10,16 +10,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import click
 
 from keyveil.cli.settings import token_option
-from keyveil.errors import CampaignError, TransportError
+from keyveil.errors import CampaignError, TallyError, TransportError
 
 if TYPE_CHECKING:
     import urllib.error
 
 _TIMEOUT = 600.0
+_RELEASES = ("json", "csv", "parquet", "arrow")
 _ID = re.compile("[0-9a-f]{64}")
 # Letters of an id that people are shown, and how many candidates.
 _SHORT, _MOST = 12, 10
@@ -42,7 +44,11 @@ class Server:
         """The path of a campaign by its id, the beginning of its id, its name, its label or its file."""
         return f"/v1/campaigns/{self.id_of(named)}"
 
-    def id_of(self, named: str) -> str:
+    def series(self, named: str) -> str:
+        """The path of a series, named in any of these ways."""
+        return f"/v1/series/{self.id_of(named, 'series')}"
+
+    def id_of(self, named: str, kind: str = "campaigns") -> str:
         """The id of a campaign, however it is named; a whole one is not looked up, so it needs no token."""
         if _ID.fullmatch(named):
             return named
@@ -50,9 +56,13 @@ class Server:
         if file.suffix in (".toml", ".json") and file.is_file():
             from keyveil.campaign import Campaign
 
-            return Campaign.load(file).id
+            asked = Campaign.load(file)
+            if asked.series is None or asked.series.start:
+                return asked.id
+            # The collector chose the day on which it starts.
+            named = asked.name
         try:
-            listed = self.ask("GET", "/v1/campaigns")["campaigns"]
+            listed = self.ask("GET", f"/v1/{kind}")[kind]
         except TransportError as error:
             raise TransportError(
                 f'"{_shown(named)}" is no whole id, and to look it up failed: {error}'
@@ -95,6 +105,22 @@ class Server:
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "reason", None) or error
             raise TransportError(f"no answer from {self.url}: {why}; is `keyveil serve` running?") from None
+
+
+def write_release(
+    server: Server, find: Callable[[], str], out: Path, query: Mapping[str, str], interim: str
+) -> None:
+    """Write the release of what `find` leads to, in the form that the file's name asks for.
+
+    `interim` says why its numbers will change, where it is not final.
+    """
+    form = out.suffix.removeprefix(".")
+    if form not in _RELEASES:
+        raise TallyError(f"expected a release to end with one of {', '.join(_RELEASES)}, got {out.name}")
+    said = server.download(f"{find()}/release?{urlencode({'format': form, **query})}", out)
+    if said.get("keyveil-state") == "open":
+        click.echo(f"interim: {interim}", err=True)
+    click.echo(f"wrote {out}", err=True)
 
 
 def server_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,14 +7,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
 import click
 
-from keyveil.cli.asking import Server, server_options
-from keyveil.errors import TallyError
-
-_RELEASES = ("json", "csv", "parquet", "arrow")
+from keyveil.cli.asking import Server, server_options, write_release
+from keyveil.errors import CampaignError, TallyError
 
 
 @click.group()
@@ -66,6 +63,8 @@ def create(
         "replay_days": replay_days,
     }
     asked = Campaign.load(file)
+    if asked.series is not None:
+        raise CampaignError(f"{file.name} is asked in waves: use `keyveil series create {file}`")
     if issue_ids and not asked.issues_ids:
         asked = replace(asked, ids="issued")
         click.echo(f'ids are part of the campaign: write ids = "issued" into {file.name} as well', err=True)
@@ -193,15 +192,10 @@ def compare(campaign: str, file: Path, url: str, token: str | None) -> None:
 @server_options
 def release(campaign: str, out: Path, post: str, estimator: str | None, url: str, token: str | None) -> None:
     """Write what a campaign found: .json, .csv, .parquet or .arrow."""
-    form = out.suffix.removeprefix(".")
-    if form not in _RELEASES:
-        raise TallyError(f"expected a release to end with one of {', '.join(_RELEASES)}, got {out.name}")
-    query = {"format": form, "post": post} | ({} if estimator is None else {"estimator": estimator})
+    query = {"post": post} | ({} if estimator is None else {"estimator": estimator})
     server = Server(url=url, token=token)
-    said = server.download(f"{server.campaign(campaign)}/release?{urlencode(query)}", out)
-    if said.get("keyveil-state") == "open":
-        click.echo("interim: the campaign is open, and these numbers will change", err=True)
-    click.echo(f"wrote {out}", err=True)
+    interim = "the campaign is open, and these numbers will change"
+    write_release(server, lambda: server.campaign(campaign), out, query, interim)
 
 
 @campaign.command()

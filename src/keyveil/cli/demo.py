@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from keyveil.cli.weeks import DAYS_BACK
+
 if TYPE_CHECKING:
     from keyveil.campaign import Campaign
     from keyveil.cli.stage import RelayStage, Stage
 
 _BAR, _SHOWN = 24, 15
+# Seconds that the collector's clock is behind while weeks are walked through.
+BACK = 86400.0 * DAYS_BACK
 
 
 @click.command()
@@ -43,13 +47,16 @@ def demo(users: int, once: bool, with_relay: bool, port: int | None) -> None:
     from keyveil.cli.stage import app_campaign, raised
     from keyveil.simulate.apps import app_minutes
 
-    screen = output()
+    screen, has_weeks = output(), not once and not with_relay
     with (
         tempfile.TemporaryDirectory(prefix="keyveil-demo-") as folder,
-        raised(f"sqlite:///{Path(folder) / 'demo.db'}", port) as stage,
+        raised(
+            f"sqlite:///{Path(folder) / 'demo.db'}", port, back=0.0 if once or with_relay else BACK
+        ) as stage,
     ):
         if not once:
             screen.print(f"Watch it live: {stage.dashboard()}\n", soft_wrap=True)
+        weekly = _weeks(stage, users) if has_weeks else None
         people = app_minutes(users)
         if with_relay:
             _twice(stage, Path(folder), people)
@@ -69,7 +76,16 @@ def demo(users: int, once: bool, with_relay: bool, port: int | None) -> None:
         )
         if not once:
             _beside(stage, users)
-            _stay(stage, campaign)
+            _stay(stage, campaign, weekly)
+
+
+def _weeks(stage: Stage, users: int) -> Campaign:
+    """A series that has been asked for twelve weeks, by the collector's clock."""
+    from keyveil.cli.console import progress
+    from keyveil.cli.weeks import SHOWN, walk_through
+
+    with progress("twelve weeks of a series", SHOWN) as advance:
+        return walk_through(stage, users, advance)
 
 
 def _collect(
@@ -128,12 +144,12 @@ def _widths(rows: list[dict[str, Any]], people: list[dict[str, float]]) -> float
 
 def _beside(stage: Stage, users: int) -> None:
     """More campaigns for the dashboard: last week's, to compare; distributions; and one to take part in."""
-    from keyveil.cli.stage import app_campaign, fruit_eaters, glass_campaign, spread_campaign, week_before
+    from keyveil.cli.stage import app_campaign, fruit_eaters, glass_campaign, spread_campaign, week_after
     from keyveil.simulate.apps import app_minutes
 
     few = max(1, users // 4)
-    earlier = app_campaign("minutes per app, the week before", "have something to compare with")
-    _collect(stage, earlier, week_before(2 * few))
+    later = app_campaign("minutes per app, a week later", "have something to compare with")
+    _collect(stage, later, week_after(2 * few))
     spread = spread_campaign()
     _collect(stage, spread, [_only(held, spread.keys) for held in app_minutes(few, seed=11)])
     stage.create(glass_campaign(), uploads="open")
@@ -144,14 +160,16 @@ def _only(held: dict[str, float], keys: Any) -> dict[str, float]:
     return {name: value for name, value in held.items() if name in keys}
 
 
-def _stay(stage: Stage, campaign: Campaign | None) -> None:
+def _stay(stage: Stage, campaign: Campaign | None, weekly: Campaign | None = None) -> None:
     """Leave the dashboard open until somebody says stop."""
     from keyveil.cli.console import output
 
     glass = "" if campaign is None else f"\nBe a device yourself: {stage.dashboard('/glass')}"
+    weeks = "" if weekly is None else f"\nTwelve weeks of a series: {stage.dashboard(f'/s/{weekly.id}')}"
     where = "/" if campaign is None else f"/c/{campaign.id}/results"
     output().print(
-        f"\nThe dashboard: {stage.dashboard(where)}{glass}\nCtrl-C ends the demo and deletes its store.",
+        f"\nThe dashboard: {stage.dashboard(where)}{weeks}{glass}"
+        "\nCtrl-C ends the demo and deletes its store.",
         soft_wrap=True,
     )
     try:

@@ -11,6 +11,7 @@ import click
 from keyveil.cli.columns import column_options, read_own, tell
 from keyveil.cli.settings import want_option
 from keyveil.cli.simulate import parse_range
+from keyveil.cli.waves import in_waves, parse_series, series_option
 from keyveil.errors import CampaignError
 
 TELEMETRY = "telemetry"
@@ -33,6 +34,7 @@ TELEMETRY = "telemetry"
     "--users", type=click.IntRange(min=1), help="How many will answer; as many as in FILE if left out."
 )
 @want_option("mean")
+@series_option
 @click.option("--yes", is_flag=True, help="Ask nothing.")
 @column_options
 def init(
@@ -45,6 +47,7 @@ def init(
     value_range: str | None,
     users: int | None,
     want: str,
+    said_series: str | None,
     yes: bool,
     **columns: Any,
 ) -> None:
@@ -70,6 +73,7 @@ def init(
         raise CampaignError(f"{out} is there already and stays as it is; name another with -o")
     from keyveil.cli.drafting import OWNER, draft_from, purpose_of
 
+    parsed = parse_series(said_series)
     reading = read_own(source, skip=True, **columns)
     tell(reading.words())
     said: dict[str, Any] = {
@@ -78,17 +82,24 @@ def init(
         "purpose": purpose or _ask("Why (people are told)", purpose_of(reading), asks),
     }
     budget = epsilon or _ask("Epsilon, what one person's answer may give away", "1", asks)
+    people, epsilon_of_answer = users, float(parse_epsilon(budget, where="--epsilon"))
+    devices = users or reading.population.n_users
+    if parsed is not None:
+        # A wave asks a share of the people, for a share of the budget each.
+        people = max(1, int(devices * parsed[0].share))
+        epsilon_of_answer /= parsed[0].answers
     drafted = draft_from(
         reading,
-        epsilon=float(parse_epsilon(budget, where="--epsilon")),
+        epsilon=epsilon_of_answer,
         want=want,
         value_range=parse_range(value_range),
-        users=users,
+        users=people,
         **said,
     )
-    drafted.draft.campaign()
-    write_new(out, drafted.draft.to_toml())
-    (low, high), made = drafted.draft.value_range, drafted.draft
+    made = in_waves(drafted.draft, None if parsed is None else parsed[0], devices)
+    made.campaign()
+    write_new(out, made.to_toml())
+    low, high = made.value_range
     click.echo(
         f"wrote {out}: {len(made.keys):,} keys, values {low:g} to {high:g}, {made.mechanism}", err=True
     )

@@ -15,10 +15,12 @@ from keyveil.cli.columns import column_options, read_own, tell
 from keyveil.cli.promising import central_options, promised
 from keyveil.cli.settings import want_option
 from keyveil.cli.simulate import parse_range
+from keyveil.cli.waves import in_waves, plan_waves, series_option
 from keyveil.errors import PlanError
 
 if TYPE_CHECKING:
     from keyveil.plan import Crowd, Plan
+    from keyveil.series import Series
     from keyveil.shuffle import Shuffled
     from keyveil.simulate.pairs import Reading
 
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
 @click.option("--value-range", help="LO,HI: errors of means in the unit of the values.")
 @click.option("--unit", help="What values are counted in, as minutes; it needs --value-range or --from.")
 @central_options
+@series_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option(
     "--plot", type=click.Path(path_type=Path, dir_okay=False), help="Write errors against users as SVG."
@@ -91,6 +94,7 @@ def plan(
     delta: float | None,
     batch: int | None,
     honest: float | None,
+    said_series: str | None,
     **columns: Any,
 ) -> None:
     """Predict errors and choose a mechanism; of --users, --epsilon and --error one may be left out.
@@ -122,6 +126,18 @@ def plan(
     elif unit is not None and limits is None:
         raise PlanError("say the range of the values with --value-range LO,HI: a unit alone is no scale")
     scale = Scale(want, limits, unit)
+    series, devices = None, crowd.users
+    if said_series is not None:
+        if users is None:
+            raise PlanError("say how many people there are in all, with --users or --from FILE")
+        series, found = plan_waves(
+            said_series, crowd, epsilon=budget, change=error, at=at_frequency, as_json=as_json
+        )
+        if write is None:
+            return
+        # Each wave is a campaign: it is planned for those whom it asks.
+        crowd = replace(crowd, users=found.users_a_wave)
+        budget, users, error = found.epsilon_of_answer, found.users_a_wave, None
     keys = crowd.n_keys
     declared = None if reading else pairs_per_user
     with auto_beside(want, at_frequency, top, declared, hidden) as also:
@@ -145,8 +161,10 @@ def plan(
         write_curves(made, crowd, plot, at=at_frequency, top=top)
         click.echo(f"wrote {plot}", err=True)
     if write is not None:
-        _write(made, write, reading, parse_range(value_range))
+        _write(made, write, reading, parse_range(value_range), series, devices)
         click.echo(f"wrote {write}", err=True)
+        if series is not None:
+            return
     if as_json:
         click.echo(json.dumps({**made.to_fields(), "shuffled": _shuffled(made, keys)._asdict()}, indent=2))
     else:
@@ -186,7 +204,14 @@ def _crowd(
     return Crowd(users=users or (1 if found is None else found.users), n_keys=n_keys, law=law, skew=exponent)
 
 
-def _write(made: Plan, path: Path, reading: Reading | None, value_range: tuple[float, float] | None) -> None:
+def _write(
+    made: Plan,
+    path: Path,
+    reading: Reading | None,
+    value_range: tuple[float, float] | None,
+    series: Series | None,
+    devices: int,
+) -> None:
     """What the plan recommends, as a campaign: with the data's own keys, or names to replace."""
     from keyveil.cli.files import write_new
 
@@ -204,7 +229,7 @@ def _write(made: Plan, path: Path, reading: Reading | None, value_range: tuple[f
                 users=made.choice.users,
                 name=path.stem,
             )
-        write_new(path, drafted.draft.to_toml())
+        write_new(path, in_waves(drafted.draft, series, devices).to_toml())
         return
     from keyveil.plan.draft import draft_plan
 
@@ -213,7 +238,7 @@ def _write(made: Plan, path: Path, reading: Reading | None, value_range: tuple[f
         why["value_range"] = "replace it by your values' range"
     keys = [f"key {number}" for number in range(1, made.n_keys + 1)]
     draft = draft_plan(made, keys=keys, value_range=value_range or (0.0, 1.0), name=path.stem, why=why)
-    write_new(path, draft.to_toml())
+    write_new(path, in_waves(draft, series, devices).to_toml())
 
 
 def _parse_skew(text: str) -> float:

@@ -4,6 +4,9 @@ Who was asked is remembered in a spool (`cli.spool`), in one transaction with th
 off is gone on with by the next: it sends what waits, under the ids that it has, and asks those who were not
 asked yet. Whoever was asked is left out, whichever file names them.
 
+Of a series the open wave is asked. Every user is a device with one vote and a panel of its own (`cli.spool`):
+those whose panel has the wave are asked, and nobody else.
+
 With `--relay` reports are sealed and go through a relay, as devices send them; the collector is asked what
 the round is, and for its keys, and no more.
 """
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from keyveil.cli.spool import Spool
     from keyveil.client import Receipt, Reporter
     from keyveil.client.courier import Addresses, Route
+    from keyveil.client.waves import Wave
     from keyveil.rounds import Round
 
 # Reports a transaction, while the spool is filled.
@@ -75,6 +79,13 @@ class Question:
             return self.addresses.route(self.campaign)
         except TransportError as error:
             raise TransportError(_AT_THE_COMMAND.get(error.code, str(error)), code=error.code) from None
+
+    @cached_property
+    def wave(self) -> Wave | None:
+        """The wave that the campaign is, if it is one of a series."""
+        from keyveil.client.waves import Wave
+
+        return Wave.of(self.campaign)
 
     @property
     def own_token(self) -> str | None:
@@ -136,12 +147,12 @@ def send(
 ) -> None:
     """Noise every user in PAIRS and upload to CAMPAIGN, with retries and a device's token.
 
-    CAMPAIGN is an address (https://HOST/v1/campaigns/ID), or, at the collector of --url, an id or the
-    beginning of one, a name (looked up with KEYVEIL_TOKEN) or the campaign's file. Answers the round that is
-    open; run it again for the next one. Nobody is asked twice in a round: who was asked is in the spool and
-    left out. PAIRS may also be a file of reports, made by `keyveil perturb`. With --relay CAMPAIGN may be an
-    address at the relay; a campaign that requires one takes nothing without. Exit status 1 if reports are
-    left or refused.
+    CAMPAIGN is an address (https://HOST/v1/campaigns/ID, or https://HOST/v1/series/ID for a series, whose
+    open wave asks some of the users), or, at the collector of --url, an id or the beginning of one, a name
+    (looked up with KEYVEIL_TOKEN) or the campaign's file. Answers the round that is open; run it again for
+    the next one. Nobody is asked twice in a round: who was asked is in the spool and left out. PAIRS may
+    also be a file of reports, made by `keyveil perturb`. With --relay CAMPAIGN may be an address at the
+    relay; a campaign that requires one takes nothing without. Exit status 1 if reports are left or refused.
     """
     from keyveil.cli.spool import Spool
     from keyveil.client.courier import Addresses
@@ -149,7 +160,7 @@ def send(
     asked = _asked(campaign, url, token, Addresses(relay=relay, sealing_key=sealing_key), relay_token)
     _check_welcome(asked)
     path = spool or pairs.with_name(SPOOL)
-    memory = Spool(path, asked.campaign.id, asked.round.number)
+    memory = Spool(path, asked.campaign.id, asked.round.number, asked.wave)
     try:
         _fill(memory, path, asked, pairs, columns)
     except LedgerError as error:
@@ -173,16 +184,20 @@ def _asked(
 ) -> Question:
     """What the collector asks; KEYVEIL_TOKEN, its operator's, looks a name up before --token does."""
     from keyveil.client import fetch_round
-    from keyveil.client.transport import is_same_place, split_address
+    from keyveil.client.transport import fetch_wave, is_same_place, leads_to_series, split_address
 
     own = server = url.rstrip("/")
+    address = campaign
+    is_series = "://" in campaign and leads_to_series(campaign)
     if "://" in campaign:
-        server, campaign = split_address(campaign)
+        server, campaign = split_address(campaign, "series" if is_series else "campaigns")
     is_relay = addresses.relay is not None and is_same_place(server, addresses.relay)
     # Another collector is shown no token but the one that is meant for it, and a relay none.
     who = None if is_relay else token if server != own else os.environ.get("KEYVEIL_TOKEN") or token
-    found = Server(url=server, token=who).id_of(campaign)
-    fetched = fetch_round(f"{server}/v1/campaigns/{found}")
+    if is_series:
+        fetched = fetch_wave(address)
+    else:
+        fetched = fetch_round(f"{server}/v1/campaigns/{Server(url=server, token=who).id_of(campaign)}")
     if fetched.round is None:
         raise CampaignError("no round of this campaign is open")
     return Question(
@@ -283,6 +298,11 @@ def _fill_with_reports(spool: Spool, asked: Question, pairs: Path) -> int:
     from keyveil.cli.files import Reports
     from keyveil.report import Envelope
 
+    if asked.wave is not None:
+        raise CampaignError(
+            "a wave of a series asks some of the users, and a file of reports does not say whose they are; "
+            "name the file of pairs"
+        )
     reports, known = iter(Reports(asked.campaign, [pairs])), 0
     while group := list(islice(reports, _GROUP)):
         named = ((f"report {Envelope.from_bytes(report).report_id.hex()}", report) for report in group)
@@ -299,6 +319,8 @@ def _fill_with_users(spool: Spool, asked: Question, pairs: Path, columns: dict[s
     held = read_for(asked.campaign, pairs, **columns).population
     crowd = FileUsers(asked.campaign, held, asked.round)
     say_who_is_unknown(crowd)
+    if asked.wave is not None:
+        _keep_panel(crowd, spool, asked.wave)
     n_users = crowd.n_users
     crowd.keep(spool.are_new([f"user {name}" for name in crowd.users]))
     with progress("noising", crowd.n_users) as advance:
@@ -306,6 +328,17 @@ def _fill_with_users(spool: Spool, asked: Question, pairs: Path, columns: dict[s
             spool.put(group)
             advance(len(group))
     return n_users - crowd.n_users
+
+
+def _keep_panel(crowd: FileUsers, spool: Spool, wave: Wave) -> None:
+    """Ask those whose panel has the wave, and say how many they are."""
+    n_users = crowd.n_users
+    crowd.keep(spool.are_asked([f"user {name}" for name in crowd.users]))
+    click.echo(
+        f"wave {wave.number} of {wave.series.waves} asks {crowd.n_users} of {n_users} users; "
+        "the others answer other waves",
+        err=True,
+    )
 
 
 def _groups(crowd: FileUsers, issue: Issue | None) -> Iterator[list[tuple[str, bytes]]]:

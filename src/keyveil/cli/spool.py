@@ -7,6 +7,9 @@ It is a ledger (`client.ledger`), whose queue holds the reports, with one table 
 A person is a keyed hash of a name, so the file tells nobody who was asked; and nothing links a person to a
 report, neither a column nor an order. Whoever was asked is not asked again: the answer is in the queue, with
 its id, or the collector has settled it.
+
+Of a series every person answers the waves that follow from the spool's secret and the person's name, as a
+device's follow from its own. A wave is the campaign that it was first asked as.
 """
 
 from __future__ import annotations
@@ -17,8 +20,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from keyveil.client import Limits
-from keyveil.client.ledger import Account, Ledger
+from keyveil.client.ledger import Account, Ledger, drawn_from
 from keyveil.client.queue import Queue, Traffic
+from keyveil.client.waves import Wave
 
 ENDLESS = Limits(reports=sys.maxsize, bytes=sys.maxsize)
 _PERSON_BYTES = 16
@@ -27,7 +31,7 @@ _TABLE = """create table if not exists asked (campaign text, round integer, pers
 
 
 class Spool:
-    """What was asked of whom in one round of a campaign.
+    """What was asked of whom in one round of a campaign, or of a wave.
 
     >>> import tempfile
     >>> from keyveil import Campaign
@@ -40,8 +44,19 @@ class Spool:
     (1, 0, [False, True])
     """
 
-    def __init__(self, path: Path, campaign: str, round: int) -> None:
-        self._ledger, self._campaign, self._round = Ledger(path), campaign, round
+    def __init__(self, path: Path, campaign: str, round: int, wave: Wave | None = None) -> None:
+        self._ledger, self._campaign, self._round, self._wave = Ledger(path), campaign, round, wave
+
+    def are_asked(self, people: Sequence[str]) -> list[bool]:
+        """Whether the wave is one of those that each of these answers; it is pinned here, or refused."""
+        if self._wave is None:
+            return [True] * len(people)
+        wave = self._wave
+        with self._ledger.transaction() as account:
+            wave.check_time(account)
+            wave.check_campaign(account)
+            places = (drawn_from(account.secret, f"panel {wave.id} {name}") for name in people)
+            return [wave.number in wave.series.panel(place) for place in places]
 
     def are_new(self, people: Sequence[str]) -> list[bool]:
         """Whether each of these was never asked."""
@@ -60,6 +75,9 @@ class Spool:
         with self._ledger.transaction() as account:
             account.connection.execute(_TABLE)
             new = [report for name, report in answers if self._is_first(account, name)]
+            if self._wave is not None:
+                self._wave.check_campaign(account)
+                self._wave.join(account)
             self._queue(account).put(*new)
             return len(new)
 

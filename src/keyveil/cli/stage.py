@@ -19,6 +19,7 @@ from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
+from operator import setitem
 from typing import TYPE_CHECKING
 
 from keyveil.cli.asking import Server
@@ -38,6 +39,8 @@ _FRUIT = ("apple", "banana", "cherry", "durian", "elderberry", "fig", "grape", "
 _FRUITS_HELD = 2
 _PATIENCE = 30.0
 _DAYS = 30
+# Seconds between looks at the calendar: a demo that walks through weeks waits for each.
+_TICK = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,8 @@ class Stage:
 
     url: str
     token: str
+    set_back: Callable[[float], None]
+    """Let the collector's clock be so many seconds behind the system's."""
 
     @property
     def server(self) -> Server:
@@ -60,6 +65,12 @@ class Stage:
         """The device token of a new campaign, if it needs one."""
         body = {"campaign": json.loads(campaign.canonical_json), "terms": terms}
         token: str | None = self.server.ask("POST", "/v1/campaigns", body)["device_token"]
+        return token
+
+    def begin(self, campaign: Campaign) -> str | None:
+        """The device token of a new series."""
+        body = {"campaign": json.loads(campaign.canonical_json)}
+        token: str | None = self.server.ask("POST", "/v1/series", body)["device_token"]
         return token
 
     def close_round(self, campaign: Campaign) -> None:
@@ -143,10 +154,10 @@ def _report(task: _Task) -> int:
 
 
 @contextmanager
-def raised(store: str, port: int | None) -> Iterator[Stage]:
-    """A collector that runs while the block does."""
-    with _process(_serve, (store, _free(port))) as (admin, url):
-        yield Stage(url, _operator(url, admin))
+def raised(store: str, port: int | None, *, back: float = 0.0) -> Iterator[Stage]:
+    """A collector that runs while the block does, on a clock that is some seconds behind."""
+    with _process(_serve, (store, _free(port), back)) as (admin, url, pipe):
+        yield Stage(url, _operator(url, admin), pipe.send)
 
 
 @contextmanager
@@ -154,7 +165,7 @@ def relay_raised(store: str, stage: Stage, campaign: Campaign) -> Iterator[Relay
     """A relay that carries a campaign of a collector's, for as long as the block runs."""
     path = f"/v1/campaigns/{campaign.id}/tokens"
     token = stage.server.ask("POST", path, {"role": "relay"})["token"]
-    with _process(_serve_relay, (store, stage.url, token)) as (admin, url):
+    with _process(_serve_relay, (store, stage.url, token)) as (admin, url, _):
         yield RelayStage(url, _operator(url, admin), stage)
 
 
@@ -164,8 +175,8 @@ def _operator(url: str, admin: str) -> str:
 
 
 @contextmanager
-def _process(target: Callable[..., None], given: tuple[object, ...]) -> Iterator[tuple[str, str]]:
-    """A service as a process of its own: the admin token that it made, and its address."""
+def _process(target: Callable[..., None], given: tuple[object, ...]) -> Iterator[tuple[str, str, Connection]]:
+    """A service as a process of its own: the admin token that it made, its address, and a way to it."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=target, args=(*given, theirs), name="keyveil-demo")
@@ -178,7 +189,7 @@ def _process(target: Callable[..., None], given: tuple[object, ...]) -> Iterator
             raise StoreError("a service of the demo's did not start") from None
         if isinstance(url, Exception):
             raise url
-        yield admin, url
+        yield admin, url, ours
     finally:
         ours.close()
         process.join(_PATIENCE)
@@ -198,14 +209,24 @@ def _awake(server: Server) -> Server:
             return server
 
 
-def _serve(store: str, port: int, parent: Connection) -> None:
+def _serve(store: str, port: int, back: float, parent: Connection) -> None:
     try:
+        from keyveil.collector.clock import Clock, since_boot
         from keyveil.collector.http.serve import serve
+        from keyveil.collector.settings import Settings
     except ModuleNotFoundError as error:
         parent.send(None)
         parent.send(error)
         return
-    _run(partial(serve, store, port=port), parent)
+    behind = [back]
+    # Both are set back: the clock is as sure of itself as any.
+    clock = Clock(lambda: time.time() - behind[0], steady=lambda: since_boot() - behind[0])
+    settings = Settings(is_demo=True, tick=_TICK)
+    _run(
+        partial(serve, store, port=port, settings=settings, clock=clock),
+        parent,
+        heard=partial(setitem, behind, 0),
+    )
 
 
 def _serve_relay(store: str, collector: str, token: str, parent: Connection) -> None:
@@ -227,15 +248,18 @@ def _serve_relay(store: str, collector: str, token: str, parent: Connection) -> 
     )
 
 
-def _end_with_parent(parent: Connection) -> None:
-    """A demo that was killed leaves no collector behind: its end of the pipe is closed with it."""
+def _listen(parent: Connection, heard: Callable[[float], None]) -> None:
+    """What the demo says. A demo that was killed leaves no collector behind: its pipe closes with it."""
     with suppress(EOFError, OSError):
-        parent.recv()
+        while True:
+            heard(parent.recv())
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _run(serve: Callable[..., None], parent: Connection) -> None:
-    threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
+def _run(
+    serve: Callable[..., None], parent: Connection, *, heard: Callable[[float], None] = lambda _: None
+) -> None:
+    threading.Thread(target=_listen, args=(parent, heard), daemon=True).start()
     # The log is for operators; here it would stand between the lines of the table.
     with open(os.devnull, "w") as nowhere, redirect_stderr(nowhere):
         try:
@@ -355,7 +379,7 @@ def glass_campaign() -> Campaign:
     )
 
 
-def week_before(users: int) -> list[dict[str, float]]:
+def week_after(users: int) -> list[dict[str, float]]:
     """People like the demo's, of whom fewer sent messages and more played chess: something to find."""
     from keyveil.simulate.apps import app_minutes
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
 from keyveil.cli.asking import Server, server_options
-from keyveil.errors import StoreError
+from keyveil.errors import CampaignError, StoreError
 
 token_file_option = click.option(
     "--token-file",
@@ -17,11 +19,21 @@ token_file_option = click.option(
     metavar="FILE",
     help="Where the admin token goes, readable by its owner alone; it is printed if left out.",
 )
-_campaign_option = click.option(
-    "--campaign",
-    metavar="CAMPAIGN",
-    help="The campaign, by its id or the beginning of it, its name or its file; every campaign if left out.",
-)
+
+
+def _scope_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--campaign and --series."""
+    for option in (
+        click.option("--series", metavar="SERIES", help="The same of a series: for all of its waves."),
+        click.option(
+            "--campaign",
+            metavar="CAMPAIGN",
+            help="The campaign, by its id or the beginning of it, its name or its file; every campaign if "
+            "left out.",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
 @click.group()
@@ -30,28 +42,36 @@ def token() -> None:
 
 
 @token.command()
-@click.argument("role", type=click.Choice(["device", "analyst", "operator", "admin", "monitor", "relay"]))
-@_campaign_option
+@click.argument(
+    "role", type=click.Choice(["device", "analyst", "operator", "admin", "monitor", "relay", "annotator"])
+)
+@_scope_options
 @click.option("--label", default="", help="A name for people.")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="At most so many a second.")
 @server_options
 def create(
-    role: str, campaign: str | None, label: str, rate: float | None, url: str, token: str | None
+    role: str,
+    campaign: str | None,
+    series: str | None,
+    label: str,
+    rate: float | None,
+    url: str,
+    token: str | None,
 ) -> None:
     """Make a token for ROLE; it is printed this once."""
     server = Server(url=url, token=token)
-    made = server.ask("POST", _path(server, campaign), {"role": role, "label": label, "rate": rate})
+    made = server.ask("POST", _path(server, campaign, series), {"role": role, "label": label, "rate": rate})
     click.echo(made["token"])
 
 
 @token.command("list")
-@_campaign_option
+@_scope_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @server_options
-def list_(campaign: str | None, as_json: bool, url: str, token: str | None) -> None:
+def list_(campaign: str | None, series: str | None, as_json: bool, url: str, token: str | None) -> None:
     """List tokens, without their secrets."""
     server = Server(url=url, token=token)
-    found = server.ask("GET", _path(server, campaign))["tokens"]
+    found = server.ask("GET", _path(server, campaign, series))["tokens"]
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -61,12 +81,12 @@ def list_(campaign: str | None, as_json: bool, url: str, token: str | None) -> N
 
 @token.command()
 @click.argument("id")
-@_campaign_option
+@_scope_options
 @server_options
-def revoke(id: str, campaign: str | None, url: str, token: str | None) -> None:
+def revoke(id: str, campaign: str | None, series: str | None, url: str, token: str | None) -> None:
     """Revoke a token by its id; it opens nothing from now on."""
     server = Server(url=url, token=token)
-    server.ask("DELETE", f"{_path(server, campaign)}/{id}")
+    server.ask("DELETE", f"{_path(server, campaign, series)}/{id}")
 
 
 @token.command()
@@ -101,5 +121,9 @@ def hand_over(token: str, token_file: Path | None) -> None:
     click.echo(f"admin token, in {token_file}")
 
 
-def _path(server: Server, campaign: str | None) -> str:
+def _path(server: Server, campaign: str | None, series: str | None) -> str:
+    if campaign is not None and series is not None:
+        raise CampaignError("a token is for a campaign or for a series: say one of --campaign and --series")
+    if series is not None:
+        return f"{server.series(series)}/tokens"
     return "/v1/tokens" if campaign is None else f"{server.campaign(campaign)}/tokens"

@@ -35,8 +35,9 @@ def verify(store: str) -> None:
             found = look(opened, looked=advance)
     finally:
         opened.close()
+    series = f"{found.series:,} series, " if found.series else ""
     click.echo(
-        f"{found.campaigns:,} campaigns, {found.rounds:,} rounds, {found.blocks:,} blocks of "
+        f"{series}{found.campaigns:,} campaigns, {found.rounds:,} rounds, {found.blocks:,} blocks of "
         f"{found.reports:,} reports, {found.ids:,} ids"
     )
     for fault in found.faults:
