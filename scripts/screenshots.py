@@ -22,6 +22,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from keyveil.campaign import Campaign
 from keyveil.cli import demo
 from keyveil.cli.stage import Stage, app_campaign, fruit_eaters, glass_campaign, raised, spread_campaign
+from keyveil.cli.weeks import STEP_AFTER, walk_through, weekly_campaign
 from keyveil.client import Reporter, fetch_round
 from keyveil.client.transport import send, with_token
 from keyveil.simulate.apps import app_minutes
@@ -57,7 +58,11 @@ def main() -> None:
     given = asked.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     program = next(found for name in ("chromium", "chromium-browser") if (found := shutil.which(name)))
-    with tempfile.TemporaryDirectory() as store, raised(f"sqlite:///{store}/demo.db", 0) as stage:
+    with (
+        tempfile.TemporaryDirectory() as store,
+        raised(f"sqlite:///{store}/demo.db", 0, back=demo.BACK) as stage,
+    ):
+        walk_through(stage, USERS, lambda _: None)
         demo._collect(stage, app_campaign(), app_minutes(USERS))
         demo._beside(stage, USERS)
         with sync_playwright() as playwright:
@@ -68,7 +73,7 @@ def main() -> None:
 
 
 def of_the_readme(stage: Stage) -> Iterator[Shot]:
-    """Five first screens."""
+    """Six first screens."""
     results, privacy = (f"/c/{app_campaign().id}/{page}" for page in ("results", "privacy"))
     glass = f"/glass/{glass_campaign().id}"
     token = stage.token
@@ -76,6 +81,7 @@ def of_the_readme(stage: Stage) -> Iterator[Shot]:
     yield Shot(name="privacy", path=privacy, token=token)
     yield Shot(name="plan-dark", path="/plan", theme="dark", token=token)
     yield Shot(name="glass", path=glass, size=TALL, act=be_a_device, token=token)
+    yield Shot(name="trend", path=f"/s/{weekly_campaign().id}", size=TALL, token=token)
     yield Shot(name="phone", path=results, size=PHONE, token=token)
 
 
@@ -140,7 +146,7 @@ def of_rounds(name: str) -> Campaign:
 def pages_for(token: str, device: str) -> Iterator[tuple[str, str, str | None, Act | None]]:
     """Name, address, whose token, and what is done first."""
     main, spread, fruit = app_campaign().id, spread_campaign().id, glass_campaign().id
-    earlier = app_campaign("minutes per app, the week before", "have something to compare with").id
+    earlier = app_campaign("minutes per app, a week later", "have something to compare with").id
     yield "campaigns", "/", token, None
     yield "progress-closed", f"/c/{main}", token, None
     yield "progress-running", f"/c/{fruit}?target=1", token, None
@@ -164,6 +170,15 @@ def pages_for(token: str, device: str) -> Iterator[tuple[str, str, str | None, A
     yield "plan-out-of-reach", "/plan?solve=users&error=0.0001&epsilon=0.05&keys=20000", token, None
     yield "glass", f"/glass/{fruit}", token, be_a_device
     yield "glass-first-sight", f"/glass/{fruit}", None, None
+    weekly, waves = weekly_campaign(), f"/s/{weekly_campaign().id}"
+    yield "series", waves, token, None
+    yield "series-since", f"{waves}?since={STEP_AFTER + 1}&keys=0.8", token, None
+    yield "series-means", f"{waves}?what=mean", token, None
+    yield "series-waves", f"{waves}/waves", token, None
+    yield "series-privacy", f"{waves}/privacy", token, None
+    yield "series-key", f"/c/{weekly.wave(STEP_AFTER + 1).id}/keys/8", token, None
+    yield "campaigns-waves", "/?waves=each", token, None
+    yield "plan-series", "/plan?every=week&waves=26&answers=2", token, None
     yield "welcome", "/", None, None
     yield "no-token", f"/c/{main}/results", None, None
     yield "wrong-role", f"/c/{main}/results", device, None

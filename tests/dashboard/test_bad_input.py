@@ -7,6 +7,7 @@ from collecting import make_question, make_reports
 from serving import Process
 
 from keyveil.client import Reporter, fetch_round
+from keyveil.report import to_frames
 
 
 def test_no_campaign(browser, collector):
@@ -204,3 +205,50 @@ def test_refused_reports_are_counted_by_reason(browser, collector):
         visitor.go(f"/c/{campaign.id}/health")
         assert "bad-batch" in visitor.text()
         assert json.loads(collector.ask("GET", "/readyz")[1])["ready"]
+
+
+def test_many_refusals_alarm_and_few_do_not(browser, collector):
+    campaign, stranger = make_question(name="asked"), make_question(name="another")
+    token = collector.create(campaign)["device_token"]
+    reports, strange = make_reports(campaign, 1500), make_reports(stranger, 150)
+    path = f"/v1/campaigns/{campaign.id}/reports"
+    collector.ask("POST", path, to_frames([*reports, *strange[:5]]), token=token)
+    analyst = new_token(collector, "analyst")
+    alarm = "150 of 1,650 reports, 9 %, mostly wrong-campaign, the last"
+    with visiting(browser, collector.url, token=analyst) as visitor:
+        page = visitor.go(f"/c/{campaign.id}")
+        expect(page.locator(".tile").first).to_contain_text("1,500")
+        expect(page.get_by_text("Many reports are refused")).to_have_count(0)
+        collector.ask("POST", path, to_frames(strange[5:]), token=token)
+        expect(page.get_by_role("alert")).to_contain_text(alarm)
+        page = visitor.go(f"/c/{campaign.id}/health")
+        expect(page.get_by_role("alert")).to_contain_text(alarm)
+        expect(page.get_by_role("alert")).to_contain_text("ship them this one")
+        # Refused reports are not "requests refused: 0", and what an analyst may not read is not 0 either.
+        expect(page.locator(".tile", has_text="Reports refused")).to_contain_text("150")
+        expect(page.locator(".tile", has_text="Requests refused")).to_contain_text("Only administrators")
+
+
+def test_a_collector_that_is_not_ready_says_why(browser, collector):
+    campaign = make_question(name="asked")
+    collector.create(campaign)
+    said = {
+        "ready": False,
+        "store": "sqlite",
+        "waiting_uploads": 7,
+        "clock_doubt": 0.0,
+        "failing": "the disk is full",
+        "damaged": [],
+    }
+    with visiting(browser, collector.url, token=collector.admin) as visitor:
+        visitor.page.route("**/readyz", lambda route: route.fulfill(status=503, json=said))
+        page = visitor.go(f"/c/{campaign.id}/health")
+        tile = page.locator(".tile").first
+        expect(tile).to_contain_text("not ready")
+        expect(tile).to_contain_text("the disk is full")
+        assert "damaged" not in tile.inner_text()
+        expect(page.locator(".tile").nth(1)).to_contain_text("7")
+        # One that says nothing is not said to be whole.
+        visitor.page.unroute("**/readyz")
+        visitor.page.route("**/readyz", lambda route: route.fulfill(status=503, body="gateway"))
+        expect(tile).to_contain_text("it does not say why")

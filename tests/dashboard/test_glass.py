@@ -4,6 +4,8 @@ import json
 
 from browsing import ask, expect, visiting
 
+from keyveil.cli.stage import glass_campaign, raised
+
 
 def with_ledger(script):
     return f"""async (name) => {{
@@ -51,9 +53,47 @@ def test_truth_and_what_is_sent_stand_side_by_side_and_the_chart_moves(browser, 
         page.get_by_label("I agree").check()
         send.click()
         expect(page.get_by_text("It answers no round twice.")).to_be_visible()
-        page.get_by_role("button", name="Let 50 made-up people answer too").click()
-        expect(page.locator(".glass-count")).to_have_text(f"{before + 51:,}")
-    assert reports(furnished, campaign) == before + 51
+        # Nobody makes people up where real ones are asked, whatever their token.
+        expect(page.get_by_role("button", name="made-up people")).to_have_count(0)
+    assert reports(furnished, campaign) == before + 1
+
+
+def test_who_stops_is_told_what_that_does_and_what_it_cannot(browser, furnished):
+    campaign = furnished.campaigns["open"]
+    with visiting(browser, furnished.url) as visitor:
+        page = visitor.go(f"/glass/{campaign.id}")
+        stop = page.get_by_role("button", name="Stop taking part")
+        expect(stop).to_be_disabled()
+        expect(page.get_by_text("cannot be recalled")).to_be_visible()
+        expect(page.get_by_text("Questions go to tests, who asks.")).to_be_visible()
+        page.get_by_label("I agree").check()
+        page.get_by_role("button", name="Noise it and send").click()
+        expect(page.get_by_text("The collector has it.")).to_be_visible()
+        stop.click()
+        expect(page.get_by_text("You have stopped.")).to_be_visible()
+        expect(page.get_by_label("I agree")).not_to_be_checked()
+        expect(page.get_by_role("button", name="Noise it and send")).to_be_disabled()
+        kept = ledger(
+            visitor,
+            "keyveil-glass",
+            "return ledger.update((s) => [s.consent, s.queue.length, s.answers.map((a) => a.bytes)])",
+        )
+        assert kept == ["withdrawn", 0, [None]]
+
+
+def test_people_are_made_up_in_a_demo_and_with_its_token_only(browser, tmp_path):
+    campaign = glass_campaign()
+    with raised(f"sqlite:///{tmp_path}/demo.db", 0) as stage:
+        stage.create(campaign, uploads="open")
+        button = "Let 50 made-up people answer too"
+        with visiting(browser, stage.url) as stranger:
+            page = stranger.go(f"/glass/{campaign.id}")
+            expect(page.get_by_role("button", name="Noise it and send")).to_be_visible()
+            expect(page.get_by_role("button", name=button)).to_have_count(0)
+        with visiting(browser, stage.url, token=stage.token) as visitor:
+            page = visitor.go(f"/glass/{campaign.id}")
+            page.get_by_role("button", name=button).click()
+            expect(page.locator(".glass-count")).to_have_text("50")
 
 
 def reports(process, campaign):

@@ -7,10 +7,12 @@ import threading
 import time
 
 from browsing import ask, expect, new_token, send, visiting
-from collecting import make_question, say
+from collecting import drawn_tally, make_question, say
+from msgspec import to_builtins
 
 from keyveil import Campaign
 from keyveil.client import Reporter
+from keyveil.dashboard.results import make_results
 
 # The page writes the sign of a number as people print it.
 MINUS = "\N{MINUS SIGN}"
@@ -113,7 +115,8 @@ def shown_equals_exported(visitor, collector, campaign):
         """async (id) => {
           const { Found } = await import("/assets/found.js");
           const found = await Found.fetch(id, "none");
-          return { ...found.columns, low: [...found.low], high: [...found.high] };
+          const { frequency_down: liars_down, frequency_up: liars_up } = found.hostile;
+          return { ...found.columns, low: [...found.low], high: [...found.high], liars_down, liars_up };
         }""",
         campaign.id,
     )
@@ -130,27 +133,47 @@ def shown_equals_exported(visitor, collector, campaign):
         text = cells.locator("td").nth(1).inner_text().replace(MINUS, "-").removesuffix(" %")
         digits = len(text.partition(".")[2])
         assert text.removeprefix("-") == f"{abs(100 * float(row['frequency'])):.{digits}f}"
-        moved = f"± {100 * float(row['frequency_hostile']):.{digits}f} %"
+        down, up = (model[f"liars_{way}"][model["key"].index(row["key"])] for way in ("down", "up"))
+        # Both ways, which are not alike; the export has the larger.
+        assert max(down, up) == float(row["frequency_hostile"])
+        moved = f"{MINUS}{100 * down:.{digits}f} / +{100 * up:.{digits}f}"
         assert cells.locator("td").nth(3).inner_text() == moved
 
 
 def test_two_campaigns_are_compared(browser, collector):
-    this, that = (
+    older, newer = (
         make_question("pckv-ue", name=name, keys=("maps", "mail", "chess"), pairs_per_user=1, epsilon=4.0)
-        for name in ("this week", "next week")
+        for name in ("last week", "this week")
     )
-    for campaign, held in ((this, {"maps": 30.0}), (that, {"mail": 30.0})):
+    for campaign, held in ((older, {"maps": 30.0}), (newer, {"mail": 30.0})):
         made = collector.create(campaign)
         device = Reporter(campaign)
         send(collector, campaign, [device.report(held) for _ in range(400)], made["device_token"])
     with visiting(browser, collector.url, token=collector.admin) as visitor:
-        page = visitor.go(f"/c/{this.id}/compare")
+        page = visitor.go(f"/c/{newer.id}/compare")
         expect(page.get_by_text("Choose the campaign to compare with.")).to_be_visible()
-        page.select_option("#with", that.id)
-        expect(page.get_by_text("of 3 keys differ.")).to_be_visible()
-        rows = {row.split("\t")[0]: row for row in page.locator("table.keys tbody").inner_text().splitlines()}
-        assert "fewer" in rows["maps"]
-        assert "more" in rows["mail"]
+        seen = []
+        # Whichever page asks, a change is the newer campaign less the older one.
+        for here, there in ((newer, older), (older, newer)):
+            visitor.go(f"/c/{here.id}/compare")
+            page.select_option("#with", there.id)
+            expect(page.get_by_text("of 3 keys differ.")).to_be_visible()
+            rows = {
+                row.split("\t")[0]: row for row in page.locator("table.keys tbody").inner_text().splitlines()
+            }
+            assert "fewer" in rows["maps"]
+            assert MINUS in rows["maps"].split("\t")[3]
+            assert "more" in rows["mail"]
+            assert rows["mail"].split("\t")[3].startswith("+")
+            heads = page.locator("table.keys thead th").all_inner_texts()
+            assert heads[1].startswith("last week, ")
+            assert heads[2].startswith("this week, ")
+            answer = page.locator(".answer").inner_text()
+            assert answer.index("last week") < answer.index("\u2192") < answer.index("this week")
+            assert f"maps {MINUS}" in answer
+            assert "mail +" in answer
+            seen.append((answer, rows))
+        assert seen[0] == seen[1]
         link = page.url
         page.select_option("#only", "differ")
         expect(page.locator("table.keys tbody tr", has_text="maps")).to_be_visible()
@@ -158,7 +181,7 @@ def test_two_campaigns_are_compared(browser, collector):
         page.goto(link)
         visitor.settled()
         expect(page.get_by_text("of 3 keys differ.")).to_be_visible()
-        expect(page.locator("#with")).to_have_value(that.id)
+        expect(page.locator("#with")).to_have_value(newer.id)
 
 
 def test_results_can_be_searched_sorted_filtered_and_linked_to(browser, furnished):
@@ -255,3 +278,166 @@ def test_the_normal_law_of_the_page_is_pythons(browser, furnished):
                 "async (p) => (await import('/assets/format.js')).normalQuantile(p)", p
             )
             assert abs(found - NormalDist().inv_cdf(p)) < 1e-7
+
+
+def test_the_draft_follows_the_plan_until_a_person_changes_it(browser, collector):
+    """Best for frequencies is what tells no means: whoever then wants means must not create that unasked."""
+
+    def saved():
+        with page.expect_download() as download:
+            page.get_by_role("button", name="Save the file").click()
+        return Campaign.from_fields(json.loads(download.value.path().read_text()))
+
+    def best():
+        return page.locator("tr.best code").inner_text()
+
+    with visiting(browser, collector.url, token=new_token(collector, "operator")) as visitor:
+        page = visitor.go("/plan")
+        page.fill("#d-name", "drafted")
+        page.fill("#d-owner", "tests")
+        page.fill("#d-purpose", "see what is drafted")
+        page.fill("#d-keys", "\n".join(f"app {number}" for number in range(60)))
+        page.locator("#d-keys").blur()
+        visitor.settled()
+        expect(page.locator("form.draft")).to_contain_text("tells no means")
+        assert saved().rho == 1.0
+        page.select_option("#want", "mean")
+        expect(page.locator(".words li").first).to_contain_text("% of the value range")
+        visitor.settled()
+        expect(page.locator("form.draft")).not_to_contain_text("tells no means")
+        drafted = saved()
+        assert (drafted.mechanism, drafted.rho) == (best(), None)
+        # One unit for the error of a mean: slider, sentence and ranking.
+        said = page.locator(".words li").first.inner_text().removeprefix("The error will be about ")
+        assert said.removesuffix(".") == page.locator("output[for=s-error]").inner_text()
+        assert said.startswith(page.locator("tr.best td").nth(2).inner_text() + " %")
+        # What a person chose stays, whatever the plan says next.
+        page.select_option("#d-mechanism", "kvue")
+        page.select_option("#want", "frequency")
+        expect(page.locator(".words li").first).to_contain_text("% points")
+        visitor.settled()
+        assert saved().mechanism == "kvue"
+
+
+def test_the_answer_comes_first_and_is_what_ranks_allow(browser, furnished):
+    campaign = furnished.campaigns["closed"]
+    results = ask(furnished, f"/v1/campaigns/{campaign.id}/results")
+    names, best, worst = results["columns"]["key"], results["rank_best"], results["rank_worst"]
+
+    def links(line):
+        return set(strip.locator("p", has_text=line).locator("a").all_inner_texts())
+
+    with visiting(browser, furnished.url, token=furnished.admin) as visitor:
+        page = visitor.go(f"/c/{campaign.id}/results")
+        strip = page.locator(".answer-strip")
+        for k in (1, 3, 7):
+            page.fill("#k", str(k))
+            surely = {name for name, rank in zip(names, worst, strict=True) if rank <= k}
+            possibly = {name for name, rank in zip(names, best, strict=True) if rank <= k} - surely
+            expect(strip).to_contain_text(
+                "Surely the most used" if k == 1 else f"Surely among the {k} most used"
+            )
+            assert links("Surely") == surely
+            if possibly:
+                assert links("Cannot be excluded") == possibly
+                expect(strip).to_contain_text("would settle it")
+            else:
+                expect(strip).to_contain_text("That settles it")
+            assert page.evaluate("() => location.hash").endswith(f"k={k}")
+        page.reload()
+        visitor.settled()
+        expect(page.locator("#k")).to_have_value("7")
+
+
+def test_the_reports_that_would_settle_it_do(browser, furnished):
+    """As many more as are said, with the same estimates, leave nothing open; a tenth fewer do."""
+    campaign = make_question(pairs_per_user=1, epsilon=4.0)
+    release = campaign.estimate(drawn_tally(campaign, users=600))
+    results = to_builtins(make_results(campaign, release, is_open=False), str_keys=True)
+    script = """async ([results, k, factor]) => {
+      const { Found } = await import("/assets/found.js");
+      const { zOfAll } = await import("/assets/format.js");
+      const found = new Found(results, "drawn", "none");
+      const { more, possibly } = found.topOf(k);
+      const se = found.columns.frequency_se.map((one) => one / Math.sqrt(1 + (factor * more) / found.users));
+      const z = zOfAll((found.n * (found.n - 1)) / 2);
+      const open = [...found.order].slice(0, k).some((inside) => [...found.order].slice(k).some((outside) =>
+        found.raw[inside] - found.raw[outside] < z * (se[inside] + se[outside]) * (1 - 1e-9)));
+      return [more === Infinity ? null : more, possibly.length, open];
+    }"""
+    settled = 0
+    with visiting(browser, furnished.url, token=furnished.admin) as visitor:
+        for k in range(1, 9):
+            more, n_open, is_open = visitor.page.evaluate(script, [results, k, 1])
+            if n_open == 0 or more is None:
+                continue
+            assert not is_open
+            settled += 1
+            assert more <= 1 or visitor.page.evaluate(script, [results, k, 0.9])[2]
+    assert settled >= 3
+
+
+def test_no_mean_is_shown_outside_its_interval(browser, furnished):
+    """With few reports unbiased means lie anywhere; what people see is what its interval allows."""
+    seen, n_beyond = 0, 0
+    with visiting(browser, furnished.url, token=furnished.admin) as visitor:
+        for campaign in (furnished.campaigns["open"], furnished.campaigns["closed"]):
+            results = ask(furnished, f"/v1/campaigns/{campaign.id}/results")
+            columns = (results["columns"][each] for each in ("mean", "mean_low", "mean_high"))
+            n_beyond += sum(
+                mean is not None and not low <= mean <= high for mean, low, high in zip(*columns, strict=True)
+            )
+            page = visitor.go(f"/c/{campaign.id}/results")
+            heads = page.locator("table.keys thead th").all_inner_texts()
+            at = next(place for place, head in enumerate(heads) if head.startswith("Mean"))
+            for row in page.locator("table.keys tbody tr").all():
+                cells = [cell.replace(MINUS, "-") for cell in row.locator("th, td").all_inner_texts()]
+                mean, interval = cells[at : at + 2]
+                ends = results["value_range"] if "anywhere" in interval else interval.split(" to ")
+                if mean != "?":
+                    assert float(ends[0]) <= float(mean) <= float(ends[1]), cells
+                    seen += 1
+    assert seen
+    assert n_beyond, "no mean was estimated beyond its interval, so this shows nothing"
+
+
+def test_the_chart_follows_what_is_looked_for(browser, furnished):
+    campaign = furnished.campaigns["closed"]
+    with visiting(browser, furnished.url, token=furnished.admin) as visitor:
+        page = visitor.go(f"/c/{campaign.id}/results")
+        labels = page.locator(".top-chart svg").first.locator("[data-part*='y-axis tick label'] text")
+        expect(labels.first).to_have_text("key a")
+        page.fill("#q", "key h")
+        expect(labels).to_have_count(1)
+        expect(labels.first).to_have_text("key h")
+        # Whoever points at a mark reads its numbers.
+        said = page.locator(".top-chart title").first.text_content()
+        assert said.startswith("key h: ")
+        assert "95 %: " in said
+        page.fill("#q", "no such key")
+        expect(page.locator(".top-chart svg")).to_have_count(0)
+        page.fill("#q", "")
+        page.fill("#top", "2")
+        expect(labels).to_have_count(2)
+        page.select_option("#size", "20")
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="CSV").click()
+        assert saved.value.suggested_filename == "closed.csv"
+
+
+def test_any_page_of_many_keys_is_one_step_away(browser, collector):
+    campaign = make_question("bucket", name="many", keys=tuple(f"key {place:04}" for place in range(300)))
+    token = collector.create(campaign)["device_token"]
+    send(collector, campaign, [Reporter(campaign).report({"key 0001": 3.0}) for _ in range(50)], token)
+    with visiting(browser, collector.url, token=collector.admin, size=(390, 844)) as visitor:
+        page = visitor.go(f"/c/{campaign.id}/results?size=20&sort=key")
+        page.fill("#page", "12")
+        page.press("#page", "Enter")
+        first = page.locator("table.keys tbody tr").first
+        expect(first).to_contain_text("key 0220")
+        assert "page=12" in page.url
+        # On a phone the key stays where the rest of its row is scrolled to.
+        box = page.get_by_role("region", name="Every key")
+        box.evaluate("(element) => { element.scrollLeft = 300 }")
+        assert first.locator("th").bounding_box()["x"] >= box.bounding_box()["x"] - 1
+        visitor.fits()

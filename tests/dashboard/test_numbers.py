@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from collecting import make_question
+from collecting import drawn_tally, make_question
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -30,21 +30,11 @@ from keyveil.simulate import draw_tally, insecure_generator, synthetic
 from keyveil.tally import Tally
 
 
-def drawn_release(campaign, users=4_000):
-    """The release of a campaign of one round, answered by made-up people."""
-    people = synthetic(users=users, keys=campaign.domain.n_keys, seed=1)
-    first = campaign.protocol().start(campaign.id)
-    tally = draw_tally(
-        first.mechanism, people, insecure_generator(2), question=first.question, dither=first.dither
-    )
-    return campaign.estimate(tally)
-
-
 @pytest.mark.parametrize("name", ["pckv-ue", "pckv-grr", "ks-ue", "kvue", "privkv", "bucket", "levels"])
 @pytest.mark.parametrize("share", [0.001, 0.01, 0.1])
 def test_what_liars_could_do_is_the_bound_of_the_mechanism_number_for_number(name, share):
     campaign = make_question(name, pairs_per_user=1, value_range=(10.0, 70.0))
-    release = drawn_release(campaign)
+    release = campaign.estimate(drawn_tally(campaign))
     found, pull, raw = reach(release, share), lever(campaign.build()), release.raw
     moved = pull.shift(raw.frequency, raw.mean, share)
     assert found.codes == sorted(range(40), key=lambda code: -raw.frequency[code])[:30]
@@ -61,9 +51,11 @@ def test_what_liars_could_do_is_the_bound_of_the_mechanism_number_for_number(nam
 
 
 def test_where_no_bound_is_known_none_is_claimed():
-    release = replace(drawn_release(make_question()), raw=None)
+    campaign = make_question()
+    release = replace(campaign.estimate(drawn_tally(campaign)), raw=None)
     assert reach(release, 0.01).codes == []
-    spread = reach(drawn_release(make_question("ue-sw", bins=8)), 0.01)
+    campaign = make_question("ue-sw", bins=8)
+    spread = reach(campaign.estimate(drawn_tally(campaign)), 0.01)
     assert np.isnan(spread.mean_low).all()
 
 
@@ -81,11 +73,7 @@ def test_ranks_by_halving_are_those_of_all_pairs(name):
 
 def test_results_are_the_release_number_for_number():
     campaign = make_question(pairs_per_user=1, epsilon=3.0)
-    first = campaign.protocol().start(campaign.id)
-    people = synthetic(users=5_000, keys=40, seed=1)
-    tally = draw_tally(
-        first.mechanism, people, insecure_generator(2), question=first.question, dither=first.dither
-    )
+    tally = drawn_tally(campaign, users=5_000)
     for post in ("none", "clip", "shrink"):
         shown = json.loads(
             gzip.decompress(pack(make_results(campaign, campaign.estimate(tally, post=post), is_open=True)))
@@ -210,7 +198,7 @@ def test_every_campaign_that_any_plan_offers_is_asked_as_the_plan_says(asked):
 def test_a_campaign_for_frequencies_alone_has_no_means_and_says_so():
     campaign = make_question("bucket", rho=1, cohorts=1024)
     assert campaign.id == make_question("bucket", rho=1.0, cohorts=1024).id != make_question("bucket").id
-    shown = drawn_release(campaign, users=3_000)
+    shown = campaign.estimate(drawn_tally(campaign, users=3_000))
     assert np.isnan(shown.columns["mean"]).all()
     assert (shown.columns["mean_low"] == campaign.value_range[0]).all()
     noise_with_means = noise_per_report(make_question("bucket").build())

@@ -23,11 +23,15 @@ from keyveil.errors import PlanError
 from keyveil.numerics import epsilon_above
 from keyveil.plan import Candidate, Central, Crowd, Prediction, candidates, even_sizes, make_plan
 from keyveil.plan.choice import Allowed
+from keyveil.plan.series import SeriesPlan
+from keyveil.series import MOST_WAVES
 from keyveil.shuffle.best import STEPS
 
 MOST_KEYS, MOST_PAIRS = 100_000, 64
 _CURVE_POINTS = 17
 _CURVES = 6
+# Keys that many, some and few hold.
+_POPULAR = (0.2, 0.05, 0.01)
 
 
 class PlanQuestion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,6 +50,9 @@ class PlanQuestion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     delta: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 1e-8
     batch: Annotated[int, msgspec.Meta(ge=2, le=2**31)] | None = None
     honest: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.5
+    waves: Annotated[int, msgspec.Meta(ge=1, le=MOST_WAVES)] = 1
+    """Of a series, of whose waves one is planned; `users` and `epsilon` are those of a wave."""
+    answers: Annotated[int, msgspec.Meta(ge=1, le=MOST_WAVES)] = 1
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +66,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """What a campaign file must say to be asked in one of the ways that the plan ranks."""
 
     label: str
+    tells_means: bool
     fields: dict[str, Any]
 
 
@@ -72,6 +80,8 @@ class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
     curves: list[Curve]
     drafts: list[Draft]
     """One for every candidate, best first; then `auto`, which chooses by itself."""
+    smallest_changes: list[tuple[float, float]]
+    """Of a series: frequencies of keys, and the step in the middle of it that is seen nine times in ten."""
 
 
 @lru_cache(maxsize=256)
@@ -115,7 +125,23 @@ def answer(asked: PlanQuestion) -> PlanAnswer:
         users=users.astype(int).tolist(),
         curves=[_curve(candidate, crowd, users, asked.want) for candidate in ranked[:_CURVES]],
         drafts=[*(_draft(each, relayed) for each in ranked), _planned(asked, first, ranked, relayed)],
+        smallest_changes=_smallest_changes(asked, crowd, first.epsilon),
     )
+
+
+def _smallest_changes(asked: PlanQuestion, crowd: Crowd, epsilon: float) -> list[tuple[float, float]]:
+    """By the best mechanism for frequencies; nothing where it is asked once, or through a relay."""
+    if asked.waves < 2 or asked.relay:
+        return []
+    series = SeriesPlan(
+        devices=crowd.users * asked.waves // asked.answers,
+        n_keys=crowd.n_keys,
+        epsilon=epsilon * asked.answers,
+        waves=asked.waves,
+        answers=asked.answers,
+        law=crowd.law,
+    )
+    return [(frequency, series.smallest_change(frequency)) for frequency in _POPULAR]
 
 
 def _central(asked: PlanQuestion) -> Central | None:
@@ -134,6 +160,7 @@ def _budget(asked: PlanQuestion, users: int, epsilon: float) -> float | Allowed:
 def _draft(candidate: Candidate, relayed: dict[str, Any]) -> Draft:
     return Draft(
         label=_label(candidate),
+        tells_means=candidate.tells_means,
         fields={
             "mechanism": candidate.name,
             "epsilon": candidate.epsilon,
@@ -157,7 +184,11 @@ def _planned(
         "want": asked.want,
         **relayed,
     }
-    return Draft(label="auto, chosen by what the first round tells", fields=fields)
+    return Draft(
+        label="auto, chosen by what the first round tells",
+        tells_means=asked.want != "frequency",
+        fields=fields,
+    )
 
 
 def _curve(candidate: Candidate, crowd: Crowd, users: Any, want: str) -> Curve:

@@ -48,6 +48,9 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     columns: dict[str, list[Any]]
     rank_best: list[int]
     rank_worst: list[int]
+    hostile: dict[str, list[float | None]]
+    """How far liars, as many as `metadata.hostile_share` says, can move each key down and up; empty where no
+    bound is known."""
     distribution: dict[int, Shares]
     """By the place of a key among the columns: the most frequent keys' shares, where there are any."""
 
@@ -70,6 +73,7 @@ def make_results(campaign: Campaign, release: Release, *, is_open: bool) -> Resu
         },
         rank_best=best,
         rank_worst=worst,
+        hostile={name: np.asarray(moved).tolist() for name, moved in release.hostile_shift().items()},
         distribution=_distribution(release, release.raw),
     )
 

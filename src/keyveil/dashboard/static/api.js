@@ -11,13 +11,15 @@ const TIMEOUT = 60_000;
 
 /** A refusal of the collector, or no answer at all. */
 export class Trouble extends Error {
-  constructor({ code, title, detail, remedy, status = 0 }) {
+  constructor({ code, title, detail, remedy, status = 0, said = {} }) {
     super(title);
     this.code = code;
     this.title = title;
     this.detail = detail;
     this.remedy = remedy;
     this.status = status;
+    /** The whole answer, where it was JSON. */
+    this.said = said;
   }
 
   get isOffline() {
@@ -94,6 +96,7 @@ async function ask(path, { method = "GET", body, signal } = {}) {
     detail: said.detail ?? "",
     remedy: said.remedy ?? "Try again later.",
     status: response.status,
+    said,
   });
 }
 
@@ -106,6 +109,11 @@ export async function get(path, options) {
 export async function post(path, body, options) {
   const response = await ask(path, { method: "POST", body, ...options });
   return response.status === 204 ? null : response.json();
+}
+
+/** Take something away. */
+export async function drop(path) {
+  await ask(path, { method: "DELETE" });
 }
 
 /** Reports, sent as any device sends them, without the token; whether they were taken. */

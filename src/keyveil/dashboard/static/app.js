@@ -13,6 +13,9 @@ import * as plan from "./pages/plan.js";
 import * as privacy from "./pages/privacy.js";
 import * as progress from "./pages/progress.js";
 import * as results from "./pages/results.js";
+import * as price from "./pages/price.js";
+import * as trend from "./pages/trend.js";
+import * as waves from "./pages/waves.js";
 
 const main = byId("main");
 const nav = byId("nav");
@@ -21,13 +24,16 @@ const nav = byId("nav");
 const PAGES = [
   [/^\/$/, campaigns, "Campaigns"],
   [/^\/plan$/, plan, "Plan"],
-  [/^\/glass(?:\/(?<id>[0-9a-f]{64}))?$/, glass, "Glass"],
+  [/^\/glass(?:\/(?<id>[0-9a-f]{64}))?$/, glass, "Take part"],
   [/^\/c\/(?<id>[0-9a-f]{64})$/, progress, "Progress"],
   [/^\/c\/(?<id>[0-9a-f]{64})\/results$/, results, "Results"],
   [/^\/c\/(?<id>[0-9a-f]{64})\/keys\/(?<place>\d{1,9})$/, key, "Key"],
   [/^\/c\/(?<id>[0-9a-f]{64})\/compare$/, compare, "Compare"],
   [/^\/c\/(?<id>[0-9a-f]{64})\/privacy$/, privacy, "Privacy"],
   [/^\/c\/(?<id>[0-9a-f]{64})\/health$/, health, "Health"],
+  [/^\/s\/(?<series>[0-9a-f]{64})$/, trend, "Trend"],
+  [/^\/s\/(?<series>[0-9a-f]{64})\/waves$/, waves, "Waves"],
+  [/^\/s\/(?<series>[0-9a-f]{64})\/privacy$/, price, "Privacy"],
 ];
 const OF_CAMPAIGN = [
   ["", "Progress"],
@@ -35,6 +41,11 @@ const OF_CAMPAIGN = [
   ["/compare", "Compare"],
   ["/privacy", "Privacy"],
   ["/health", "Health"],
+];
+const OF_SERIES = [
+  ["", "Trend"],
+  ["/waves", "Waves"],
+  ["/privacy", "Privacy"],
 ];
 
 // --- addresses ---
@@ -94,11 +105,20 @@ async function show() {
     remember,
     signal: here.signal,
     redraw: show,
+    about: null,
+    view: null,
     trouble: (error, again = show) => put(content, head, troubleNode(error, again, head ? "h2" : "h1")),
   };
   let head = null;
   try {
-    if (params.id && module !== glass) content.append((head = await campaignHead(params.id, path, here.signal)));
+    if (params.id && module !== glass) {
+      page.about = await get(`/v1/campaigns/${params.id}/about`, { signal: here.signal });
+      content.append((head = campaignHead(page.about, path)));
+    }
+    if (params.series) {
+      page.view = await get(`/v1/series/${params.series}`, { signal: here.signal });
+      content.append((head = seriesHead(page.view, path)));
+    }
     if (here.signal.aborted) return;
     await module.draw(page);
     if (here.signal.aborted) return;
@@ -132,21 +152,50 @@ function retryWhenBack(signal) {
   signal.addEventListener("abort", () => clearInterval(timer));
 }
 
-async function campaignHead(id, path, signal) {
-  const said = await get(`/v1/campaigns/${id}/about`, { signal });
-  const base = `#/c/${id}`;
-  const tabs = OF_CAMPAIGN.map(([end, title]) =>
+const tabsOf = (pages, base, path) =>
+  pages.map(([end, title]) =>
     h("a", { href: base + end, "aria-current": `#${path}` === base + end ? "page" : null }, title),
   );
-  if (said.uploads === "open" && said.state === "open") tabs.push(h("a", { href: `#/glass/${id}` }, "Take part"));
+
+function campaignHead(said, path) {
+  const tabs = tabsOf(OF_CAMPAIGN, `#/c/${said.id}`, path);
+  if (said.uploads === "open" && said.state === "open") tabs.push(h("a", { href: `#/glass/${said.id}` }, "Take part"));
   document.title = `${said.name.slice(0, 60)} · keyveil`;
   return h(
     "header",
     { class: "campaign-head" },
-    h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Campaigns"), " / "),
+    h(
+      "p",
+      { class: "crumbs" },
+      h("a", { href: "#/" }, "Campaigns"),
+      " / ",
+      said.series && [h("a", { href: `#/s/${said.series}` }, "the whole series"), " / ", `wave ${said.wave}`],
+    ),
     h("h1", { tabindex: -1 }, nameNode(said.name, "bdi"), " ", h("span", { class: `badge ${said.state}` }, said.state)),
     said.purpose && h("p", { class: "muted" }, "Asked by ", nameNode(said.owner), " to ", nameNode(said.purpose), "."),
     h("nav", { class: "tabs", "aria-label": "This campaign" }, tabs),
+  );
+}
+
+/** A series' heading, by its public text. */
+function seriesHead(view, path) {
+  const { name, owner, purpose, series } = JSON.parse(view.campaign);
+  document.title = `${name.slice(0, 60)} · keyveil`;
+  const kind = { day: "daily", week: "weekly", month: "monthly" }[series.every];
+  return h(
+    "header",
+    { class: "campaign-head" },
+    h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Campaigns"), " / "),
+    h("h1", { tabindex: -1 }, nameNode(name), " ", h("span", { class: `badge ${view.state}` }, view.state)),
+    h(
+      "p",
+      { class: "muted" },
+      `Asked ${kind}, in ${series.waves} waves`,
+      view.wave && `; wave ${view.wave.number} is open`,
+      purpose && [", by ", nameNode(owner ?? ""), " to ", nameNode(purpose)],
+      ".",
+    ),
+    h("nav", { class: "tabs", "aria-label": "This series" }, tabsOf(OF_SERIES, `#/s/${view.id}`, path)),
   );
 }
 
@@ -199,7 +248,7 @@ function drawNav(path) {
   const links = [
     ["/", "Campaigns"],
     ["/plan", "Plan"],
-    ["/glass", "Glass"],
+    ["/glass", "Take part"],
   ];
   put(
     nav,
@@ -209,7 +258,7 @@ function drawNav(path) {
         {
           href: `#${to}`,
           "aria-current":
-            path === to || (to === "/glass" && path.startsWith(to)) || (to === "/" && path.startsWith("/c/"))
+            path === to || (to === "/glass" && path.startsWith(to)) || (to === "/" && /^\/[cs]\//.test(path))
               ? "page"
               : null,
         },

@@ -25,8 +25,40 @@ export async function figure(options) {
   const drawn = Plot.plot({ className: "plot", style: { fontSize: "13px" }, ...options(Plot) });
   // One picture with one name; Plot names its parts too, which a group without a role may not have.
   drawn.setAttribute("role", "img");
-  for (const part of drawn.querySelectorAll("g[aria-label]")) part.removeAttribute("aria-label");
+  for (const part of drawn.querySelectorAll("g[aria-label]")) {
+    part.dataset.part = part.getAttribute("aria-label");
+    part.removeAttribute("aria-label");
+  }
   return drawn;
+}
+
+// A bar's end, so that its length is read where bars are pale.
+const CAP = {
+  draw(/** @type {CanvasPath} */ path) {
+    path.moveTo(0, -4.5);
+    path.lineTo(0, 4.5);
+  },
+};
+
+/**
+ * Intervals with caps and their estimates, one below the other: rows have `low`, `middle` and `high` at `y`, and say
+ * their numbers in words to whoever points at them (`said`).
+ *
+ * @param {any} Plot
+ * @param {any[]} rows
+ * @param {{ y: string, colour: string | ((row: any) => string), bar: string | ((row: any) => string) }} how
+ */
+export function intervalMarks(Plot, rows, { y, colour: fill, bar }) {
+  const cap = { y, symbol: CAP, stroke: bar, strokeWidth: 2 };
+  return [
+    Plot.ruleY(rows, { y, x1: "low", x2: "high", stroke: bar, strokeWidth: 4, title: "said" }),
+    Plot.dot(rows, { ...cap, x: "low" }),
+    Plot.dot(rows, { ...cap, x: "high" }),
+    Plot.dot(
+      rows.filter(({ middle }) => middle !== null),
+      { y, x: "middle", fill, r: 5, stroke: "var(--paper)", strokeWidth: 1.5, title: "said" },
+    ),
+  ];
 }
 
 /**
@@ -49,8 +81,9 @@ export function spreadFigure(found, code, { width, height, reach, median = false
     }));
   const bands = rows.filter(({ low, high }) => low !== null && high !== null && low < top);
   const below = median ? -0.07 * top : 0;
-  const [low, middle, high] = ["median_low", "median", "median_high"].map((name) => found.columns[name]?.[code]);
-  const paint = found.isNoise(code) ? "var(--faint)" : "var(--green)";
+  const [low, high] = ["median_low", "median_high"].map((name) => found.columns[name]?.[code]);
+  const middle = median ? found.shownOf("median", code) : null;
+  const paint = found.isNoise(code) ? "var(--faint)" : "var(--green-bar)";
   return figure((Plot) => ({
     width,
     height,
@@ -63,22 +96,14 @@ export function spreadFigure(found, code, { width, height, reach, median = false
     marks: [
       Plot.axisX({ label, ticks: Math.max(3, width / 90), tickSize: 3, color: "var(--muted)", labelOffset: 36 }),
       Plot.axisY({ ticks: height / 40, tickSize: 3, color: "var(--muted)", filter: (tick) => tick >= 0 }),
-      Plot.rectY(rows, {
-        x1: "from",
-        x2: "to",
-        y1: 0,
-        y2: "share",
-        fill: paint,
-        fillOpacity: bands.length ? 0.75 : 1,
-        inset: 0.5,
-      }),
+      Plot.rectY(rows, { x1: "from", x2: "to", y1: 0, y2: "share", fill: paint, inset: 0.5 }),
       Plot.ruleX(bands, {
         x: "middle",
         y1: "low",
         y2: "high",
         className: "band",
         stroke: "var(--ink)",
-        strokeOpacity: 0.55,
+        strokeOpacity: 0.7,
         strokeWidth: width < 400 ? 1.5 : 2.5,
       }),
       Plot.ruleY([0], { stroke: "var(--muted)" }),
@@ -88,10 +113,8 @@ export function spreadFigure(found, code, { width, height, reach, median = false
               x1: low,
               x2: high,
               className: "median",
-              stroke: "var(--orange)",
-              strokeWidth: 5,
-              strokeOpacity: 0.45,
-              strokeLinecap: "round",
+              stroke: "var(--orange-bar)",
+              strokeWidth: 4,
             }),
             Plot.dot(middle === null ? [] : [middle], { x: (x) => x, y: below, fill: "var(--orange)", r: 4.5 }),
           ]

@@ -6,7 +6,7 @@
  */
 
 const SVG = "http://www.w3.org/2000/svg";
-const SVG_TAGS = new Set(["svg", "rect", "line", "circle", "path", "g", "text", "title"]);
+const SVG_TAGS = new Set(["svg", "rect", "line", "circle", "path", "g", "text", "title", "polyline", "polygon"]);
 
 /** An element: `h("a", {href, class: "x", onclick}, "text", node, [more])`. */
 export function h(tag, attributes = {}, ...children) {
@@ -50,6 +50,14 @@ export function shown(name) {
   );
   const rest = cut.length < name.length ? `\u2026 (${name.length.toLocaleString("en")} characters)` : "";
   return text.trim() === "" && !rest ? (name === "" ? "(no name)" : "(blank)") : text + rest;
+}
+
+/** A name in little room: names that begin alike are told apart by their ends, so what is left out is in the middle. */
+export function shortened(name, most = 22) {
+  const letters = [...shown(name)];
+  if (letters.length <= most) return letters.join("");
+  const tail = Math.floor((most - 1) / 2);
+  return `${letters.slice(0, most - 1 - tail).join("")}\u2026${letters.slice(-tail).join("")}`;
 }
 
 /** The name inside an element that keeps its direction to itself. */

@@ -32,6 +32,26 @@ export function digitsFor(width) {
 export const when = (seconds) =>
   seconds === null || seconds === undefined ? "" : date.format(new Date(1000 * seconds));
 
+const dayOnly = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium" });
+
+/** The day of a moment. */
+export const day = (seconds) => dayOnly.format(new Date(1000 * seconds));
+
+const calendarDay = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
+const calendarDate = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeZone: "UTC" });
+
+/** The day of a calendar that is kept in UTC, as waves' are: without the year, and with it. */
+export const dayOf = (seconds) => calendarDay.format(new Date(1000 * seconds));
+export const dateOf = (seconds) => calendarDate.format(new Date(1000 * seconds));
+
+/** A campaign's name as the name of a file. */
+export const fileName = (name) =>
+  name
+    .normalize("NFKC")
+    .replace(/[^\p{L}\p{N}]+/gu, "-")
+    .replace(/^-|-$/g, "")
+    .slice(0, 60) || "keyveil";
+
 /** A span of time in one or two units. */
 export function span(seconds) {
   if (!Number.isFinite(seconds)) return "never at this rate";

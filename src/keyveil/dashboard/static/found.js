@@ -6,9 +6,12 @@
  */
 
 import { get } from "./api.js";
+import { zOfAll } from "./format.js";
 
 // Times the largest share: a band that reaches further is cut, for it would rule the scale.
 const TALLEST = 2.5;
+// Two keys that only a hundred times as many reports could tell apart look alike.
+const MOST_TIMES = 10;
 
 /**
  * @typedef {object} Results what the collector answers (Python: `dashboard.results.Results`)
@@ -20,6 +23,7 @@ const TALLEST = 2.5;
  * @property {Record<string, any[]>} columns
  * @property {number[]} rank_best
  * @property {number[]} rank_worst
+ * @property {Record<string, (number | null)[]>} hostile how far liars can move each key, down and up
  * @property {Record<number, Shares>} distribution by the places of the most frequent keys
  */
 
@@ -49,6 +53,7 @@ export class Found {
     this.names = results.columns.name ?? results.columns.key;
     this.rank_best = results.rank_best;
     this.rank_worst = results.rank_worst;
+    this.hostile = results.hostile;
     this.distribution = results.distribution;
     const { key, frequency, frequency_se: error } = this.columns;
     this.n = key.length;
@@ -83,11 +88,15 @@ export class Found {
     return this.columns[name][code] !== null && !(low <= this.value_range[0] && high >= this.value_range[1]);
   }
 
-  /** A key's "mean" or "median" as it is shown: outside of the range, where nothing is known, it is not worth it. */
+  /**
+   * A key's "mean" or "median" as it is shown: inside its interval, at whose end stands what is estimated beyond, as in
+   * an export that is made to be read; nothing where the interval is the whole range and the estimate is not in it.
+   */
   shownOf(name, code) {
-    const number = this.columns[name][code];
-    const isInside = number >= this.value_range[0] && number <= this.value_range[1];
-    return isInside || this.isTold(name, code) ? number : null;
+    const [low, number, high] = [`${name}_low`, name, `${name}_high`].map((each) => this.columns[each][code]);
+    if (number === null) return null;
+    const inside = Math.min(Math.max(number, low), high);
+    return inside === number || this.isTold(name, code) ? inside : null;
   }
 
   hasMean(code) {
@@ -150,19 +159,31 @@ export class Found {
   }
 
   /**
-   * Runs of keys, as [first rank, last rank], of which no two can be distinguished; from the top, without overlap.
-   * Keys within noise are left to say that of themselves.
+   * What is known of the `k` most frequent keys, as codes from the top: which surely belong to them, which may, and
+   * how many more reports would settle it; null where nothing is left open, infinite where two look alike.
+   *
+   * Ranks hold for all keys at once, so this does, too. Settled means that every key of the first k is told apart from
+   * every other, if they are as far from each other as they look now; standard errors shrink with the root of reports.
+   *
+   * @param {number} k
    */
-  ties(most = 60) {
-    const runs = [];
-    for (let place = 0; place < Math.min(most, this.n);) {
-      const code = this.order[place];
-      if (this.isNoise(code)) break;
-      let end = place;
-      while (end + 1 < this.n && end + 2 <= this.rank_worst[code] && !this.isNoise(this.order[end + 1])) end++;
-      if (end > place) runs.push([place + 1, end + 1]);
-      place = end + 1;
+  topOf(k) {
+    const codes = [...this.order];
+    const surely = codes.filter((code) => this.rank_worst[code] <= k);
+    const possibly = codes.filter((code) => this.rank_best[code] <= k && this.rank_worst[code] > k);
+    if (!possibly.length) return { surely, possibly, more: null };
+    const error = this.columns.frequency_se;
+    const z = zOfAll((this.n * (this.n - 1)) / 2);
+    let times = 1;
+    for (const inside of codes.slice(0, k).filter((code) => this.rank_worst[code] > k)) {
+      for (const outside of possibly) {
+        if (this.rank[outside] <= k) continue;
+        // However the two vary together, their difference errs no more than both.
+        const needed = (z * (error[inside] + error[outside])) / (this.raw[inside] - this.raw[outside]);
+        times = Math.max(times, needed);
+      }
     }
-    return runs;
+    const more = times > MOST_TIMES ? Infinity : Math.max(1, this.users * (times ** 2 - 1));
+    return { surely, possibly, more };
   }
 }

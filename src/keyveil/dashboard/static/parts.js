@@ -1,6 +1,7 @@
 /** Small parts that several pages show. */
 
 import { h, put } from "./dom.js";
+import { count, when } from "./format.js";
 
 /** A number that matters, with its name and a note; `tile.show(value, note)` changes it. */
 export function tile(label, value = "\u2026", note = "") {
@@ -108,6 +109,48 @@ export const STATUS_WORDS = {
   "wrong-cohort": "an index or hash that the report's id does not give",
   "not-json": "no report",
 };
+
+/**
+ * What to do where many reports are refused for the same reason.
+ *
+ * @type {Record<string, string>}
+ */
+const ADVICE = {
+  "wrong-campaign": "Devices hold an older campaign: ship them this one, or its address.",
+  "round-closed": "They come too late: devices are offline for long, or the round was closed early.",
+  "wrong-round": "Devices think that another round is open: they must fetch the open one.",
+  "wrong-length": "Something between devices and collector changes them, or another program sends: look at who does.",
+  "not-canonical": "No keyveil device sends such bytes: look at who does.",
+  "wrong-cohort": "No keyveil device sends such bytes: look at who does.",
+  "unknown-version": "Devices are newer than this collector: update it.",
+};
+// Fewer are normal: clocks and rounds that have just changed. One in fifty moves results by up to two points, which
+// is what results are usually unsure by.
+const MANY = 20;
+const MUCH = 0.02;
+
+/** An alarm where many reports of all are refused, in a sentence with what to do; nothing else. */
+export function refusalAlarm(counts, at) {
+  const { accepted = 0, duplicate: _, ...others } = counts;
+  const [[worst] = [""]] = Object.entries(others).sort((a, b) => b[1] - a[1]);
+  const lost = Object.values(others).reduce((sum, n) => sum + n, 0);
+  const share = lost / Math.max(1, lost + accepted);
+  if (lost < MANY || share < MUCH) return null;
+  return h(
+    "section",
+    { class: "trouble", role: "alert" },
+    h("h2", {}, "Many reports are refused"),
+    h(
+      "p",
+      {},
+      `${count(lost)} of ${count(lost + accepted)} reports, ${Math.round(100 * share)} %, mostly `,
+      h("code", {}, worst),
+      at ? `, the last ${when(at)}. ` : ". ",
+      h("strong", {}, "What to do: "),
+      ADVICE[worst] ?? "See the reasons below.",
+    ),
+  );
+}
 
 /** Refusals by reason as a table; `counts` by status. */
 export function refusals(counts, words = STATUS_WORDS) {

@@ -1,18 +1,19 @@
 import { get, Trouble } from "../api.js";
-import { figure, intervalMark } from "../charts.js";
-import { h, nameNode, put, shown } from "../dom.js";
+import { figure, intervalMark, intervalMarks } from "../charts.js";
+import { h, nameNode, put, shortened, shown } from "../dom.js";
 import { Found } from "../found.js";
-import { count, digitsFor, percent, value, zOfAll } from "../format.js";
+import { count, day, digitsFor, percent, value, when, zOfAll } from "../format.js";
 import { choice, field } from "../parts.js";
 
 const Z95 = 1.959963984540054;
 const SHOWN = 200;
 
-/** Two campaigns side by side, key by key. */
+/** Two campaigns side by side, key by key: what the newer one says, less what the older one said. */
 export async function draw({ content, params: { id }, query, remember, signal }) {
   const { campaigns } = await get("/v1/campaigns", { signal });
+  const here = campaigns.find((one) => one.id === id);
   const others = campaigns.filter((one) => one.id !== id && one.state !== "damaged").reverse();
-  if (!others.length) {
+  if (!here || !others.length) {
     content.append(
       h(
         "section",
@@ -28,16 +29,12 @@ export async function draw({ content, params: { id }, query, remember, signal })
     );
     return;
   }
-  const label = (one) => {
-    const name = shown(one.name);
-    return (
-      `${name.length > 60 ? `${[...name].slice(0, 58).join("")}\u2026` : name} (${count(one.reports)} ` +
-      `reports, ${one.id.slice(0, 6)})`
-    );
-  };
   const other = choice(
     "with",
-    [["", "choose a campaign"], ...others.map((one) => [one.id, label(one)])],
+    [
+      ["", "choose a campaign"],
+      ...others.map((one) => [one.id, `${titleOf(one)} (${count(one.reports)} reports, ${one.id.slice(0, 6)})`]),
+    ],
     query.get("with") ?? "",
   );
   const only = choice(
@@ -51,13 +48,17 @@ export async function draw({ content, params: { id }, query, remember, signal })
   const result = h("div");
   const show = async () => {
     remember({ with: other.value, only: only.value }, { only: "all" });
-    if (!other.value) {
+    const line = others.find((one) => one.id === other.value);
+    if (!line) {
       put(result, h("p", { class: "muted" }, "Choose the campaign to compare with."));
       return;
     }
     try {
-      const [one, two] = await Promise.all([Found.fetch(id, "none", signal), Found.fetch(other.value, "none", signal)]);
-      put(result, await compared(one, two, only.value === "differ", content.clientWidth));
+      const [older, newer] = [here, line].sort((x, y) => x.created_at - y.created_at);
+      const [before, after] = await Promise.all(
+        [older, newer].map(({ id: each }) => Found.fetch(each, "none", signal)),
+      );
+      put(result, await compared({ older, newer, before, after }, only.value === "differ", content.clientWidth));
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Trouble)) throw error;
@@ -79,26 +80,42 @@ export async function draw({ content, params: { id }, query, remember, signal })
   await show();
 }
 
-/** Differences of the keys that both ask about, by name. */
-export function differences(one, two) {
-  const place = new Map(two.columns.key.map((name, code) => [name, code]));
+const LONGEST_TITLE = 40;
+
+/** A campaign's name with the day on which it was created. */
+function titleOf({ name, created_at: at }) {
+  return `${shortened(name, LONGEST_TITLE)}, ${day(at)}`;
+}
+
+/**
+ * What two campaigns are called beside each other; where name and day are the same, by the minute.
+ *
+ * @returns {[string, string]}
+ */
+function titlesOf(older, newer) {
+  const [was, is] = [titleOf(older), titleOf(newer)];
+  return was === is ? [`older, ${when(older.created_at)}`, `newer, ${when(newer.created_at)}`] : [was, is];
+}
+
+/** Changes of the keys that both ask about, by name: those that are sure first. */
+export function changes(before, after) {
+  const place = new Map(after.columns.key.map((name, code) => [name, code]));
   const rows = [];
-  one.columns.key.forEach((name, a) => {
+  before.columns.key.forEach((name, a) => {
     const b = place.get(name);
     if (b === undefined) return;
-    const [seA, seB] = [one.columns.frequency_se[a], two.columns.frequency_se[b]];
+    const [seA, seB] = [before.columns.frequency_se[a], after.columns.frequency_se[b]];
     if (seA === null || seB === null) return;
-    const gap = two.raw[b] - one.raw[a];
+    const gap = after.raw[b] - before.raw[a];
     const error = Math.hypot(seA, seB);
-    const [meanA, meanB] = [one.hasMean(a) ? one.columns.mean[a] : null, two.hasMean(b) ? two.columns.mean[b] : null];
-    const meanError = Math.hypot(one.columns.mean_se[a] ?? Infinity, two.columns.mean_se[b] ?? Infinity);
+    const meanA = before.hasMean(a) ? before.columns.mean[a] : null;
+    const meanB = after.hasMean(b) ? after.columns.mean[b] : null;
+    const meanError = Math.hypot(before.columns.mean_se[a] ?? Infinity, after.columns.mean_se[b] ?? Infinity);
     const hasMean = meanA !== null && meanB !== null && Number.isFinite(meanError);
     rows.push({
-      name: one.names[a],
-      a,
-      b,
-      first: one.raw[a],
-      second: two.raw[b],
+      name: after.names[b],
+      before: before.raw[a],
+      after: after.raw[b],
       gap,
       error,
       z: gap / error,
@@ -112,11 +129,35 @@ export function differences(one, two) {
     row.differs = Math.abs(row.z) > z;
     row.meanDiffers = row.meanGap !== null && Math.abs(row.meanGap) > z * row.meanError;
   }
-  return { rows: rows.sort((x, y) => Math.abs(y.z) - Math.abs(x.z)), z };
+  const sureness = (row) => 2 * row.differs + row.meanDiffers;
+  return { rows: rows.sort((x, y) => sureness(y) - sureness(x) || Math.abs(y.z) - Math.abs(x.z)), z };
 }
 
-async function compared(one, two, onlyDiffering, width) {
-  const { rows, z } = differences(one, two);
+const NAMED = 5;
+const signed = (text) => (text.startsWith("\u2212") ? text : `+${text}`);
+
+/** The answer, in one line: which keys changed, by how much. */
+function answer(rows, [was, is], digits) {
+  const moved = rows.filter((row) => row.differs);
+  const named = moved
+    .slice(0, NAMED)
+    .flatMap(({ name, gap, error }, at) => [
+      at ? ", " : " ",
+      nameNode(name),
+      ` ${signed(value(100 * gap, digits))} \u00b1 ${value(100 * Z95 * error, digits)}`,
+    ]);
+  return h(
+    "p",
+    { class: "answer" },
+    h("strong", {}, `${was} \u2192 ${is}:`),
+    moved.length ? named : " no key surely has more or fewer people.",
+    moved.length > NAMED && ` and ${count(moved.length - NAMED)} more`,
+    moved.length > 0 && " (% points of people, 95 %).",
+  );
+}
+
+async function compared({ older, newer, before, after }, onlyDiffering, width) {
+  const { rows, z } = changes(before, after);
   if (!rows.length) {
     return h(
       "section",
@@ -125,31 +166,37 @@ async function compared(one, two, onlyDiffering, width) {
       h(
         "p",
         {},
-        one.users && two.users ? "The two campaigns ask about different keys." : "One of the two has no report yet.",
+        before.users && after.users
+          ? "The two campaigns ask about different keys."
+          : "One of the two has no report yet.",
       ),
     );
   }
+  const titles = titlesOf(older, newer);
   const differing = rows.filter((row) => row.differs || row.meanDiffers);
   const shownRows = (onlyDiffering ? differing : rows).slice(0, SHOWN);
   const digits = digitsFor(100 * Math.min(...rows.map((row) => row.error)) * 2);
-  const meanDigits = digitsFor((one.value_range[1] - one.value_range[0]) / 50);
+  const [low, high] = after.value_range;
+  const meanDigits = digitsFor((high - low) / 50);
   const reach = Math.max(...rows.slice(0, SHOWN).map((row) => Math.abs(row.gap) + Z95 * row.error));
-  const sameScale = one.value_range[0] === two.value_range[0] && one.value_range[1] === two.value_range[1];
-  const signed = (text) => (text.startsWith("\u2212") ? text : `+${text}`);
+  const sameScale = before.value_range[0] === low && before.value_range[1] === high;
+  const unit = after.metadata.unit;
+  const verdict = (isSure, gap, more, less) =>
+    isSure ? h("strong", {}, gap > 0 ? more : less) : h("span", { class: "muted" }, "not told apart");
   const body = shownRows.map((row) =>
     h(
       "tr",
       { class: row.differs || row.meanDiffers ? null : "noise" },
       h("th", { scope: "row" }, nameNode(row.name)),
-      h("td", { class: "number" }, percent(row.first, digits)),
-      h("td", { class: "number" }, percent(row.second, digits)),
+      h("td", { class: "number" }, percent(row.before, digits)),
+      h("td", { class: "number" }, percent(row.after, digits)),
       h(
         "td",
         { class: "interval" },
         intervalMark(row.gap - Z95 * row.error, row.gap, row.gap + Z95 * row.error, { from: -reach, to: reach }),
         h("span", {}, `${signed(value(100 * row.gap, digits))} \u00b1 ${value(100 * Z95 * row.error, digits)}`),
       ),
-      h("td", {}, row.differs ? h("strong", {}, row.gap > 0 ? "more" : "fewer") : "not told apart"),
+      h("td", {}, verdict(row.differs, row.gap, "more", "fewer")),
       sameScale &&
         h(
           "td",
@@ -158,45 +205,36 @@ async function compared(one, two, onlyDiffering, width) {
             ? "unknown"
             : `${signed(value(row.meanGap, meanDigits))} \u00b1 ${value(Z95 * row.meanError, meanDigits)}`,
         ),
-      sameScale &&
-        h(
-          "td",
-          {},
-          row.meanGap === null
-            ? ""
-            : row.meanDiffers
-              ? h("strong", {}, row.meanGap > 0 ? "higher" : "lower")
-              : "not told apart",
-        ),
+      sameScale && h("td", {}, row.meanGap === null ? "" : verdict(row.meanDiffers, row.meanGap, "higher", "lower")),
     ),
   );
   const moved = differing.filter((row) => row.differs).slice(0, 15);
-  const chart = moved.length ? await gapChart(moved, width) : null;
   const columns = [
     "Key",
-    "This",
-    "That",
-    "Difference in % points, 95 %",
-    "That has",
-    ...(sameScale ? ["Difference of means, 95 %", "That is"] : []),
+    titles[0],
+    titles[1],
+    "Change in % points, 95 %",
+    "People",
+    ...(sameScale ? [`Change of the mean${unit ? `, ${shown(unit)}` : ""}, 95 %`, "Mean"] : []),
   ];
   return h(
     "div",
     {},
+    answer(rows, titles, digits),
+    moved.length ? await gapChart(moved, width) : null,
     h(
       "p",
       { class: "note", role: "status" },
       differing.length
         ? `${count(differing.length)} of ${count(rows.length)} keys differ.`
         : `None of ${count(rows.length)} keys can be said to differ.`,
-      ` A key counts as different where the gap exceeds ${z.toFixed(2)} standard errors: so wide that, if ` +
-        "nothing differed, not one of all these statements would be wrong 95 of 100 times. \u201cThis\u201d is " +
-        "the campaign of this page; the noise of the two is independent, so variances add.",
+      ` A change is what the newer campaign says less what the older one said. A key counts as different where ` +
+        `that exceeds ${z.toFixed(2)} standard errors: so wide that, if nothing differed, not one of all these ` +
+        "statements would be wrong 95 of 100 times. The noise of the two is independent, so variances add.",
     ),
-    chart,
     h(
       "div",
-      { class: "scroll", role: "region", "aria-label": "Differences", tabindex: 0 },
+      { class: "scroll", role: "region", "aria-label": "Changes", tabindex: 0 },
       h(
         "table",
         { class: "keys" },
@@ -207,7 +245,11 @@ async function compared(one, two, onlyDiffering, width) {
             "tr",
             {},
             columns.map((title, at) =>
-              h("th", { scope: "col", class: [1, 2, 5].includes(at) ? "number" : null }, title),
+              h(
+                "th",
+                { scope: "col", class: [1, 2, 5].includes(at) ? "number" : null, dataset: at ? {} : { key: "" } },
+                title,
+              ),
             ),
           ),
         ),
@@ -215,7 +257,7 @@ async function compared(one, two, onlyDiffering, width) {
       ),
     ),
     (onlyDiffering ? differing : rows).length > SHOWN &&
-      h("p", { class: "muted" }, `The ${SHOWN} largest differences are shown.`),
+      h("p", { class: "muted" }, `The ${SHOWN} largest changes are shown.`),
   );
 }
 
@@ -225,11 +267,9 @@ async function gapChart(rows, width) {
     low: 100 * (row.gap - Z95 * row.error),
     high: 100 * (row.gap + Z95 * row.error),
     middle: 100 * row.gap,
+    said: `${shown(row.name)}: ${value(100 * row.gap)} \u00b1 ${value(100 * Z95 * row.error)} % points`,
   }));
-  const label = (at) => {
-    const name = shown(rows[at].name);
-    return name.length > 22 ? `${[...name].slice(0, 20).join("")}\u2026` : name;
-  };
+  const label = (at) => shortened(rows[at].name);
   const drawn = await figure((Plot) => ({
     width: width - 40,
     height: 58 + 22 * rows.length,
@@ -238,23 +278,14 @@ async function gapChart(rows, width) {
     marginLeft: Math.min(175, width / 3),
     marginRight: 16,
     y: { type: "point", domain: data.map(({ at }) => at) },
-    x: { label: "difference in people, % points", nice: true },
-    ariaLabel: "Differences with 95 % intervals; the table below has the numbers",
+    x: { label: "change in people, % points", nice: true },
+    ariaLabel: "Changes with 95 % intervals; the table below has the numbers",
     marks: [
       Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }),
       Plot.axisX({ color: "var(--muted)", labelOffset: 38 }),
       Plot.axisY({ tickFormat: label, tickSize: 0, label: null, color: "var(--ink)" }),
       Plot.ruleX([0], { stroke: "var(--muted)" }),
-      Plot.ruleY(data, {
-        y: "at",
-        x1: "low",
-        x2: "high",
-        stroke: "var(--orange)",
-        strokeWidth: 5,
-        strokeOpacity: 0.4,
-        strokeLinecap: "round",
-      }),
-      Plot.dot(data, { y: "at", x: "middle", fill: "var(--orange)", r: 4 }),
+      ...intervalMarks(Plot, data, { y: "at", colour: "var(--orange)", bar: "var(--orange-bar)" }),
     ],
   }));
   return h("section", { class: "card" }, h("h2", {}, "What changed most"), drawn);

@@ -1,8 +1,8 @@
 import { get, sendReports, token, Trouble } from "../api.js";
-import { figure } from "../charts.js";
-import { h, nameNode, put, say, shown } from "../dom.js";
+import { figure, intervalMarks } from "../charts.js";
+import { h, nameNode, put, say, shortened, shown } from "../dom.js";
 import { Found } from "../found.js";
-import { count } from "../format.js";
+import { count, percent } from "../format.js";
 import {
   BrowserLedger,
   Device,
@@ -25,7 +25,7 @@ const MOST_KEYS = 40;
 export async function draw({ content, params: { id }, signal }) {
   const campaign = id ?? (await openCampaign(signal));
   content.append(
-    h("h1", { tabindex: -1 }, "Under glass"),
+    h("h1", { tabindex: -1 }, "Take part, under glass"),
     h(
       "p",
       { class: "lead" },
@@ -71,7 +71,10 @@ export async function draw({ content, params: { id }, signal }) {
     );
     return;
   }
-  const view = await get(`/v1/campaigns/${campaign}`, { signal });
+  const [view, about] = await Promise.all([
+    get(`/v1/campaigns/${campaign}`, { signal }),
+    get(`/v1/campaigns/${campaign}/about`, { signal }),
+  ]);
   if (view.state !== "open" || !view.round || view.uploads !== "open") {
     content.append(
       h(
@@ -103,7 +106,9 @@ export async function draw({ content, params: { id }, signal }) {
     );
     return;
   }
-  content.append(new Glass({ campaign, said, round, device, signal }).node);
+  content.append(
+    new Glass({ campaign, said, round, device, signal, isDemo: about.is_demo && Boolean(token.get()) }).node,
+  );
 }
 
 async function openCampaign(signal) {
@@ -119,7 +124,7 @@ async function openCampaign(signal) {
 }
 
 class Glass {
-  constructor({ campaign, said, round, device, signal }) {
+  constructor({ campaign, said, round, device, signal, isDemo }) {
     this.campaign = campaign;
     this.said = said;
     this.round = round;
@@ -145,11 +150,10 @@ class Glass {
     this.out = h("div", { "aria-live": "polite" });
     this.budget = h("p", { class: "muted" });
     this.chart = h("div", { class: "glass-chart" });
-    this.agree.addEventListener("change", async () => {
-      await (this.agree.checked ? device.enable() : device.disable());
-      this.send.disabled = !this.agree.checked;
-      await this.showBudget();
-    });
+    this.stop = h("button", { type: "button" }, "Stop taking part");
+    this.stopped = h("p", { role: "status" });
+    this.agree.addEventListener("change", () => this.decide(this.agree.checked));
+    this.stop.addEventListener("click", () => this.decide(false));
     this.crowd.addEventListener("click", () => this.sendCrowd());
     this.node = h(
       "div",
@@ -208,8 +212,9 @@ class Glass {
         { class: "card" },
         h("h2", {}, "3. What everybody's reports say together"),
         this.chart,
-        h("p", { class: "buttons" }, this.crowd),
+        isDemo && h("p", { class: "buttons" }, this.crowd),
       ),
+      this.leaving(),
     );
     put(
       this.out,
@@ -225,11 +230,63 @@ class Glass {
 
   async start() {
     const status = await this.device.status();
-    this.agree.checked = status.consent === "given";
     this.agree.disabled = false;
-    this.send.disabled = !this.agree.checked;
+    this.show(status.consent === "given");
     await this.showBudget();
     await this.showChart();
+  }
+
+  /** The person says yes or no; a no wipes what waits and what is kept. */
+  async decide(yes) {
+    const done = await (yes ? this.device.enable() : this.device.disable());
+    this.show(yes && done.ok);
+    const words = yes
+      ? ""
+      : "You have stopped. Nothing waits to be sent, no answer is kept here, and nothing more is made until you " +
+        "agree again.";
+    put(this.stopped, done.ok ? words : done.reason);
+    await this.showBudget();
+  }
+
+  show(hasAgreed) {
+    this.agree.checked = hasAgreed;
+    this.send.disabled = this.stop.disabled = !hasAgreed;
+  }
+
+  /** How to stop, what that does, and what it cannot do. */
+  leaving() {
+    const { owner, expires } = this.said;
+    return h(
+      "section",
+      { class: "card" },
+      h("h2", {}, "If you change your mind"),
+      h(
+        "ul",
+        {},
+        h(
+          "li",
+          {},
+          "Stopping works at once and needs no network: what waits is not sent, the answer that is kept here is " +
+            "wiped, and this browser answers no campaign until you agree again.",
+        ),
+        h(
+          "li",
+          {},
+          "A report that was sent cannot be recalled: it has no name on it, and no sum is undone. " +
+            "A collector that writes down addresses can know that it came from here, unless a relay carried it. " +
+            `Even then it stays as unsure as it was (epsilon ${this.said.epsilon}), whatever is done with it.`,
+        ),
+        h("li", {}, "What was spent of this browser's budget stays spent: stopping and starting tells no more."),
+        h(
+          "li",
+          {},
+          owner ? ["Questions go to ", nameNode(owner), ", who asks. "] : "The campaign names nobody to ask. ",
+          expires && `It ends by itself: ${expires}.`,
+        ),
+      ),
+      h("p", { class: "buttons" }, this.stop),
+      this.stopped,
+    );
   }
 
   held() {
@@ -388,7 +445,7 @@ class Glass {
     );
   }
 
-  /** Reports of people who do not exist, made by the same code; so that one visitor sees a chart move. */
+  /** In a demo: reports of people who do not exist, made by the same code; so that one visitor sees a chart move. */
   async sendCrowd() {
     this.crowd.disabled = true;
     try {
@@ -444,12 +501,10 @@ class Glass {
         low: 100 * found.low[code],
         high: 100 * found.high[code],
         middle: 100 * found.raw[code],
+        said: `${percent(found.raw[code])}, 95 %: ${percent(found.low[code])} to ${percent(found.high[code])}`,
         was: before ? 100 * before.raw[code] : null,
       }));
-      const label = (code) => {
-        const name = shown(found.names[code]);
-        return name.length > 18 ? `${[...name].slice(0, 16).join("")}\u2026` : name;
-      };
+      const label = (code) => shortened(found.names[code], 18);
       const drawn = await figure((Plot) => ({
         width: Math.max(300, this.chart.clientWidth),
         height: 58 + 24 * rows.length,
@@ -472,17 +527,8 @@ class Glass {
           Plot.axisX({ color: "var(--muted)", labelOffset: 38 }),
           Plot.axisY({ tickFormat: label, tickSize: 0, label: null, color: "var(--ink)" }),
           Plot.ruleX([0], { stroke: "var(--muted)" }),
-          Plot.ruleY(rows, {
-            y: "code",
-            x1: "low",
-            x2: "high",
-            stroke: "var(--blue)",
-            strokeWidth: 6,
-            strokeOpacity: 0.3,
-            strokeLinecap: "round",
-          }),
+          ...intervalMarks(Plot, rows, { y: "code", colour: "var(--blue)", bar: "var(--blue-bar)" }),
           before ? Plot.dot(rows, { y: "code", x: "was", r: 4, stroke: "var(--orange)" }) : null,
-          Plot.dot(rows, { y: "code", x: "middle", fill: "var(--blue)", r: 4.5 }),
         ],
       }));
       put(

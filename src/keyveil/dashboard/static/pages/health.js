@@ -2,18 +2,21 @@ import { get, poll, post, text } from "../api.js";
 import { h, nameNode, put } from "../dom.js";
 import { Found } from "../found.js";
 import { count, digitsFor, percent, value } from "../format.js";
-import { field, refusals, tile, tiles } from "../parts.js";
+import { field, refusalAlarm, refusals, tile, tiles } from "../parts.js";
 
 /** What is refused, and how far those who lie could move each result. */
 export async function draw({ content, params: { id }, query, remember, signal }) {
   const ready = tile("Collector");
   const waiting = tile("Uploads waiting");
+  const lost = tile("Reports refused");
   const refused = tile("Requests refused");
+  const warning = h("div");
   const ofReports = h("div");
   const ofRequests = h("div");
   const here = h("div");
   content.append(
-    tiles(ready, waiting, refused),
+    warning,
+    tiles(ready, waiting, lost, refused),
     h("section", {}, h("h2", {}, "Reports to this campaign, refused by reason"), here),
     h(
       "div",
@@ -30,35 +33,61 @@ export async function draw({ content, params: { id }, query, remember, signal })
   );
   const look = async (turn) => {
     const [page, state, progress] = await Promise.all([
-      text("/metrics", { signal: turn }),
-      get("/readyz", { signal: turn }).catch((error) => ({ ready: false, waiting_uploads: "?", damaged: [], error })),
+      // Counters are for administrators and monitors; a page without them says less, and nothing false.
+      text("/metrics", { signal: turn }).catch(ifForbidden),
+      readiness(turn),
       get(`/v1/campaigns/${id}/progress`, { signal: turn }),
     ]);
     return {
-      reports: series(page, "keyveil_reports_total", "status"),
-      problems: series(page, "keyveil_refused_requests_total", "code"),
+      reports: page && series(page, "keyveil_reports_total", "status"),
+      problems: page && series(page, "keyveil_refused_requests_total", "code"),
       state,
       progress,
     };
   };
   const show = ({ reports, problems, state, progress }) => {
-    ready.show(
-      state.ready ? "ready" : "not ready",
-      state.damaged.length
-        ? `${state.damaged.length} campaigns damaged`
-        : `${state.store ?? "?"} store, nothing damaged`,
-    );
-    waiting.show(String(state.waiting_uploads), "acknowledged only once stored");
-    refused.show(count(Object.values(problems).reduce((sum, n) => sum + n, 0)), "since the start");
+    ready.show(state?.ready ? "ready" : "not ready", storeWords(state));
+    waiting.show(state ? String(state.waiting_uploads) : "?", "acknowledged only once stored");
+    const { accepted: _, duplicate: repeats, ...others } = progress.statuses;
+    const total = (counts) => Object.values(counts).reduce((sum, n) => sum + n, 0);
+    lost.show(count(total(others)), repeats ? `and ${count(repeats)} repeats, which is no fault` : "of this campaign");
+    refused.show(problems ? count(total(problems)) : "?", problems ? "whole, of all campaigns" : UNREAD);
+    put(warning, refusalAlarm(progress.statuses, progress.refused_at));
     put(here, refusals(progress.statuses));
-    put(ofReports, refusals(reports));
-    put(ofRequests, refusals(problems, {}));
+    put(ofReports, reports ? refusals(reports) : h("p", { class: "muted" }, UNREAD));
+    put(ofRequests, problems ? refusals(problems, {}) : h("p", { class: "muted" }, UNREAD));
   };
   const first = await look(signal);
   show(first);
   const stop = poll(look, { every: 3000, show, fail: () => {} });
   signal.addEventListener("abort", stop);
   content.append(noise(id, first.progress.rounds, signal), await liars(id, query, remember, signal));
+}
+
+const UNREAD = "Only administrators and monitors may read this.";
+
+/** Nothing, where the answer is that this token may not ask. */
+function ifForbidden(error) {
+  if (error.status !== 403 && error.status !== 401) throw error;
+  return null;
+}
+
+/** What the collector says of itself, which it says also where it is not ready; null where it says nothing. */
+async function readiness(signal) {
+  try {
+    return await get("/readyz", { signal });
+  } catch (error) {
+    if (error.isOffline || signal.aborted) throw error;
+    return "damaged" in (error.said ?? {}) ? error.said : null;
+  }
+}
+
+/** The store in a few words: what fails, what is damaged, or that nothing was found to be. */
+function storeWords(state) {
+  if (!state) return "it does not say why";
+  if (state.failing) return state.failing;
+  if (state.damaged.length) return `${count(state.damaged.length)} campaigns damaged`;
+  return `${state.store} store, no damage met since the start`;
 }
 
 /** Prometheus text: the counts of one metric by one label. */
@@ -167,7 +196,7 @@ async function liars(id, query, remember, signal) {
         { class: "nowrap" },
         `${percent(reach.frequency_low[at], digits)} to ${percent(reach.frequency_high[at], digits)}`,
       ),
-      found.hasMeans && h("td", { class: "number strong" }, value(found.columns.mean[code], meanDigits)),
+      found.hasMeans && h("td", { class: "number strong" }, value(found.shownOf("mean", code), meanDigits)),
       found.hasMeans &&
         h(
           "td",

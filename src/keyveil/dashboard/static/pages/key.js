@@ -2,10 +2,15 @@ import { spreadFigure } from "../charts.js";
 import { h, nameNode } from "../dom.js";
 import { Found } from "../found.js";
 import { count, digitsFor, percent, value } from "../format.js";
+import { smallLine } from "../lines.js";
 import { noReportYet, tile, tiles } from "../parts.js";
+import { Trend } from "../trends.js";
+
+// A longer name is no part of an address.
+const LONGEST_ASKED = 200;
 
 /** One key: its numbers with their intervals, and how its values are spread. */
-export async function draw({ content, params: { id, place }, query, signal }) {
+export async function draw({ content, params: { id, place }, query, signal, about }) {
   const post = query.get("post") ?? "none";
   const found = await Found.fetch(id, post, signal);
   const code = Number(place);
@@ -29,6 +34,33 @@ export async function draw({ content, params: { id, place }, query, signal }) {
   );
   const spread = await spreadCard(found, code, content.clientWidth);
   if (spread) content.append(spread);
+  const past = await pastCard(about, found.columns.key[code], content.clientWidth, signal);
+  if (past) content.append(past);
+}
+
+/** The key over the waves of the series that this campaign is a wave of. */
+async function pastCard(about, key, width, signal) {
+  if (!about.series || key.length > LONGEST_ASKED) return null;
+  const trend = await Trend.fetch(about.series, { signal, key });
+  if (!trend.found?.keys.length || trend.heard.length < 2) return null;
+  const { since } = trend.found;
+  const at = trend.at.get(about.wave);
+  return h(
+    "section",
+    { class: "card past" },
+    h("h2", {}, "Over the waves"),
+    h("p", {}, `Since ${trend.called(since.start)}: ${since.is_sure[0] ? trend.didOf(0) : "no change that is sure"}.`),
+    h("figure", { class: "spread" }, await smallLine(trend, 0, { width: width - 40, height: 200, ticks: 4 })),
+    h(
+      "p",
+      { class: "muted" },
+      "Line and band: what all waves together say of each, in % of people. Dots: each wave alone. ",
+      at !== undefined &&
+        `In this wave: ${trend.read("frequency", trend.columns.frequency_smoothed[0][at])} by all waves together. `,
+      h("a", { href: `#/s/${about.series}?keys=${trend.places[0]}` }, "See it beside other keys"),
+      ".",
+    ),
+  );
 }
 
 function numbers(found, code) {

@@ -1,8 +1,9 @@
 import { post, token, Trouble } from "../api.js";
 import { figure } from "../charts.js";
-import { download, h, nameNode, put, say } from "../dom.js";
+import { download, h, nameNode, put, say, shown } from "../dom.js";
 import { asSentence, count, percent, short } from "../format.js";
 import { choice, field } from "../parts.js";
+import { mostInAYear } from "../trends.js";
 
 /** Sliders move on a scale of ratios: from, to, and how the number is read. */
 const SLIDERS = {
@@ -44,7 +45,7 @@ const SLIDERS = {
     to: 0.5,
     usual: 0.01,
     read: (n) => Number(n.toPrecision(2)),
-    show: (n) => `${short(100 * n)} % points`,
+    show: errorWords,
   },
 };
 const NAMES = Object.keys(SLIDERS);
@@ -54,12 +55,21 @@ const WAIT = 180;
 const TOP = 50;
 const DELTA = 1e-8;
 const HONEST = 0.5;
+const MOST_WAVES = 1000;
+// Days of a wave, at most.
+const LONGEST = { day: 1, week: 7, month: 31 };
 // Errors come on the scale of shares, or of values from -1 to 1; people read percent.
 const UNITS = {
   frequency: [100, "error of frequencies", "% points"],
   mean: [50, "error of means", "% of the value range"],
   distribution: [100, "error of shares of values", "% points"],
 };
+
+/** An error in the unit of what is wanted. */
+function errorWords(n, { want }) {
+  const [scale, , unit] = UNITS[want];
+  return `${short(scale * n)} ${unit}`;
+}
 
 const toPlace = ({ from, to }, n) =>
   Math.round((STEPS * Math.log(Math.min(to, Math.max(from, n)) / from)) / Math.log(to / from));
@@ -83,6 +93,7 @@ export async function draw({ content, query, remember, signal }) {
   };
   for (const name of NAMES) state[name] = Number(query.get(name)) || SLIDERS[name].usual;
   const relay = new Relay(query, () => change());
+  const again = new Again(query, () => change());
   const rows = Object.fromEntries(NAMES.map((name) => [name, slider(name, state, () => change())]));
   const want = choice(
     "want",
@@ -117,7 +128,7 @@ export async function draw({ content, query, remember, signal }) {
     const body = { solve: state.solve, want: state.want, skew: state.skew, ...relay.fields() };
     for (const name of NAMES) body[name] = state[name];
     remember(
-      { ...body },
+      { ...body, ...again.remembered() },
       {
         solve: "error",
         want: "frequency",
@@ -128,17 +139,21 @@ export async function draw({ content, query, remember, signal }) {
     );
     content.setAttribute("aria-busy", "true");
     try {
-      const answer = await post("/v1/plan", body, { signal: mine.signal });
+      // What is planned is a wave, of whom it asks.
+      const users = Math.max(1, Math.round(state.users * again.share));
+      const answer = await post("/v1/plan", { ...body, users, ...again.planned() }, { signal: mine.signal });
       if (mine.signal.aborted) return;
+      answer.solved.users = state.solve === "users" ? Math.round(answer.solved.users / again.share) : state.users;
       state[state.solve] = answer.solved[state.solve];
       rows[state.solve].show(answer.solved[state.solve]);
       put(
         words,
-        sentences(answer, state).map((sentence) => h("li", {}, sentence)),
+        [...again.sentences(answer), ...sentences(answer, state)].map((sentence) => h("li", {}, sentence)),
       );
       outlook.hidden = ranked.hidden = false;
       put(ranking, rankingTable(answer));
       put(curve, await curves(answer, state, curve.clientWidth));
+      draft.again = again;
       draft.choose(answer);
     } catch (error) {
       if (mine.signal.aborted) return;
@@ -165,6 +180,7 @@ export async function draw({ content, query, remember, signal }) {
   for (const name of NAMES) rows[name].onSolve(() => choose(name));
   want.addEventListener("change", () => {
     state.want = want.value;
+    rows.error.show(state.error);
     ask();
   });
   skew.addEventListener("input", () => {
@@ -202,6 +218,7 @@ export async function draw({ content, query, remember, signal }) {
         field("Popularity of keys", skew),
         skewSaid,
         relay.node,
+        again.node,
       ),
       h("div", {}, h("section", { class: "card" }, h("h2", {}, "What will be known"), words), outlook),
     ),
@@ -226,7 +243,7 @@ function slider(name, state, changed) {
     value: toPlace(about, state[name]),
     "aria-label": about.title,
   });
-  const number = h("output", { for: `s-${name}`, class: "strong" }, about.show(state[name]));
+  const number = h("output", { for: `s-${name}`, class: "strong" }, about.show(state[name], state));
   const radio = h("input", {
     type: "radio",
     name: "solve",
@@ -249,7 +266,7 @@ function slider(name, state, changed) {
   const describe = () => range.setAttribute("aria-valuetext", number.textContent);
   range.addEventListener("input", () => {
     state[name] = toNumber(about, Number(range.value));
-    put(number, about.show(state[name]));
+    put(number, about.show(state[name], state));
     describe();
     changed();
   });
@@ -258,7 +275,7 @@ function slider(name, state, changed) {
     node,
     show(n) {
       range.value = toPlace(about, n);
-      put(number, about.show(n));
+      put(number, about.show(n, state));
       describe();
     },
     solve(is) {
@@ -277,7 +294,7 @@ function sentences({ plan, solved }, state) {
     keys: `Up to ${count(solved.keys)} keys can be asked about.`,
     epsilon: `Epsilon ${Number(solved.epsilon.toPrecision(4))} is enough.`,
     pairs_per_user: `People may hold up to ${count(solved.pairs_per_user)} pairs.`,
-    error: `The error will be about ${short(100 * plan.error)} % points.`,
+    error: `The error will be about ${errorWords(plan.error, state)}.`,
   }[state.solve];
   const said = [
     h("strong", {}, head),
@@ -347,6 +364,91 @@ class Relay {
       honest: Number(this.honest.value) || HONEST,
       ...(batch >= 2 ? { batch: Math.round(batch) } : {}),
     };
+  }
+}
+
+/** Whether it is asked again and again, how often a device answers, and what that costs. */
+class Again {
+  constructor(query, changed) {
+    this.is = h("input", { type: "checkbox", id: "again" });
+    this.is.checked = query.has("every");
+    this.every = choice(
+      "every",
+      [
+        ["week", "every week"],
+        ["day", "every day"],
+        ["month", "every month"],
+      ],
+      query.get("every") ?? "week",
+    );
+    const number = (name, usual, least) =>
+      h("input", { type: "number", id: name, value: query.get(name) ?? usual, min: least, max: MOST_WAVES, step: 1 });
+    this.waves = number("waves", 52, 2);
+    this.answers = number("answers", 1, 1);
+    this.more = h(
+      "div",
+      {},
+      h(
+        "p",
+        { class: "muted" },
+        "A series. Epsilon above is then of one answer, and the people are those of all waves together.",
+      ),
+      field("How often", this.every),
+      field("Waves", this.waves),
+      field("Waves that a device answers", this.answers),
+    );
+    this.node = h("fieldset", {}, h("label", {}, this.is, " Ask again and again"), this.more);
+    this.more.hidden = !this.is.checked;
+    for (const input of [this.is, this.every, this.waves, this.answers]) {
+      input.addEventListener("change", () => {
+        this.more.hidden = !this.is.checked;
+        changed();
+      });
+    }
+  }
+
+  /** What a campaign's text says of it; null where it is asked once. */
+  get series() {
+    if (!this.is.checked) return null;
+    const waves = Math.min(MOST_WAVES, Math.max(2, Math.round(Number(this.waves.value)) || 2));
+    const answers = Math.min(waves, Math.max(1, Math.round(Number(this.answers.value)) || 1));
+    return { every: this.every.value, waves, answers };
+  }
+
+  /** The share of all people that a wave asks. */
+  get share() {
+    return this.series ? this.series.answers / this.series.waves : 1;
+  }
+
+  /** What a plan of one wave must know of the others. */
+  planned() {
+    return this.series ? { waves: this.series.waves, answers: this.series.answers } : {};
+  }
+
+  remembered() {
+    return this.series ?? { every: "", waves: "", answers: "" };
+  }
+
+  /** Of whom a wave asks, and what it costs a person. */
+  sentences({ solved, smallest_changes: changes }) {
+    if (!this.series) return [];
+    const { every, waves, answers } = this.series;
+    const [whole, year] = [answers, mostInAYear(every, waves, answers)].map((n) => short(n * solved.epsilon));
+    return [
+      h(
+        "span",
+        { id: "series-price" },
+        h("strong", {}, `It costs a person epsilon ${whole} in all, and at most ${year} in a year.`),
+      ),
+      `A wave asks ${count(Math.round(solved.users * this.share))} of ${count(solved.users)} people: ` +
+        `${answers} of ${waves} waves each. What follows is of one wave alone.`,
+      changes.length > 0 &&
+        `In the middle of the series a step is seen nine times in ten if it is at least ${changes
+          .map(
+            ([frequency, change]) => `${short(100 * change)} % points of a key that ${short(100 * frequency)} % hold`,
+          )
+          .join(", ")}.`,
+    ].filter(Boolean);
   }
 }
 
@@ -463,6 +565,8 @@ const swatch = (at) =>
 class Draft {
   constructor(keysChanged) {
     this.drafts = new Map();
+    /** @type {Again | undefined} */
+    this.again = undefined;
     this.counted = h("span", {}, "The number of keys above follows these.");
     const soon = new Date(Date.now() + 90 * 86_400_000).toISOString().slice(0, 10);
     this.name = h("input", { type: "text", id: "d-name", required: true, value: "" });
@@ -477,6 +581,12 @@ class Draft {
     this.low = h("input", { type: "number", id: "d-low", step: "any", value: 0 });
     this.high = h("input", { type: "number", id: "d-high", step: "any", value: 100 });
     this.mechanism = h("select", { id: "d-mechanism" });
+    this.isChosen = false;
+    this.mechanism.addEventListener("change", () => {
+      this.isChosen = true;
+      this.warn();
+    });
+    this.warning = h("span", { class: "wrong", role: "status" });
     this.uploads = choice(
       "d-uploads",
       [
@@ -517,6 +627,7 @@ class Draft {
         { class: "buttons" },
         h("button", { class: "primary" }, "Create it here"),
         h("button", { type: "button", onclick: () => this.save() }, "Save the file"),
+        this.warning,
       ),
       this.said,
     );
@@ -546,10 +657,10 @@ class Draft {
     ];
   }
 
-  /** The plan's ranking, then `auto`; what was chosen stays chosen. */
+  /** The plan's ranking, then `auto`. The best of it is taken until a person takes another, which stays. */
   choose({ drafts, solved }) {
-    const kept = this.mechanism.value;
-    this.drafts = new Map(drafts.map(({ fields }) => [fields.mechanism, fields]));
+    const kept = this.isChosen ? this.mechanism.value : "";
+    this.drafts = new Map(drafts.map((draft) => [draft.fields.mechanism, draft]));
     put(
       this.mechanism,
       drafts.map(({ label, fields }) => h("option", { value: fields.mechanism }, label)),
@@ -557,7 +668,28 @@ class Draft {
     );
     this.mechanism.value = this.drafts.has(kept) ? kept : (drafts[0]?.fields.mechanism ?? "");
     this.planned = solved.keys;
+    this.fitCalendar();
     this.compareKeys();
+    this.warn();
+  }
+
+  /** A series ends by its calendar: a day before that is no end, and a wave closes at no count. */
+  fitCalendar() {
+    const series = this.again?.series;
+    this.close.disabled = Boolean(series);
+    if (!series) return;
+    const last = new Date(Date.now() + (series.waves + 1) * LONGEST[series.every] * 86_400_000);
+    const day = last.toISOString().slice(0, 10);
+    if (this.expires.value < day) this.expires.value = day;
+  }
+
+  /** Beside the button: what this mechanism will not tell. */
+  warn() {
+    const chosen = this.drafts.get(this.mechanism.value);
+    put(
+      this.warning,
+      chosen && !chosen.tells_means && `${shown(this.mechanism.value)} as planned here tells no means.`,
+    );
   }
 
   /** Whether the plan is one for as many keys as are named. */
@@ -595,7 +727,12 @@ class Draft {
       keys: this.names(),
       value_range: [Number(this.low.value), Number(this.high.value)],
     };
-    return { ...said, ...this.drafts.get(this.mechanism.value) };
+    const { fields } = this.drafts.get(this.mechanism.value);
+    const { series, share } = this.again ?? { series: null, share: 1 };
+    if (!series) return { ...said, ...fields };
+    // A plan is of one wave; a series' text tells of all its people.
+    const users = fields.users && { users: Math.round(fields.users / share) };
+    return { ...said, ...fields, ...users, series };
   }
 
   async save() {
@@ -606,19 +743,27 @@ class Draft {
 
   async create() {
     if (!(await this.isComplete())) return;
-    const terms = {
-      uploads: this.uploads.value,
-      ...(Number(this.close.value) > 0 ? { close_at_count: Number(this.close.value) } : {}),
-    };
+    const campaign = this.fields();
+    const closes = Number(this.close.value) > 0 && !campaign.series;
+    const terms = { uploads: this.uploads.value, ...(closes ? { close_at_count: Number(this.close.value) } : {}) };
     try {
-      const made = await post("/v1/campaigns", { campaign: this.fields(), terms });
+      const made = await post(campaign.series ? "/v1/series" : "/v1/campaigns", { campaign, terms });
       put(
         this.said,
         h(
           "section",
           { class: "made" },
           h("h3", { tabindex: -1 }, made.created ? "Created" : "It was there already"),
-          h("p", {}, h("a", { href: `#/c/${made.id}` }, "Go to ", nameNode(this.name.value || "the campaign"))),
+          h(
+            "p",
+            {},
+            h(
+              "a",
+              { href: `#/${campaign.series ? "s" : "c"}/${made.id}` },
+              "Go to ",
+              nameNode(this.name.value || "the campaign"),
+            ),
+          ),
           made.device_token &&
             h("p", {}, "The devices' token, shown this once: ", h("code", { class: "long" }, made.device_token)),
         ),

@@ -2,7 +2,7 @@ import { get, poll, post } from "../api.js";
 import { errorByReports, reportsOverTime } from "../charts.js";
 import { h, nameNode, put, say } from "../dom.js";
 import { count, short, span, when } from "../format.js";
-import { confirm, field, refusals, tile, tiles } from "../parts.js";
+import { confirm, field, refusalAlarm, refusals, tile, tiles } from "../parts.js";
 
 const KEPT = 2000;
 // Reports of which a precision is promised before there are any.
@@ -44,7 +44,9 @@ export async function draw({ content, params: { id }, query, remember, signal, t
   const rounds = h("tbody");
   const closing = h("span");
   const reasons = h("div");
+  const warning = h("div");
   const note = h("p", { class: "note", role: "status" });
+  const refusal = h("p", { class: "note", role: "alert" });
   const times = [];
   const totals = [];
   let now;
@@ -64,11 +66,7 @@ export async function draw({ content, params: { id }, query, remember, signal, t
     const before = now;
     now = said;
     const open = said.rounds.find((round) => round.closed_at === null);
-    if (!times.length) {
-      times.push(Math.min(said.rounds[0].opened_at, said.now - 1));
-      totals.push(0);
-    }
-    if (said.now > times.at(-1)) {
+    if (!times.length || said.now > times.at(-1)) {
       times.push(said.now);
       totals.push(said.reports);
     }
@@ -79,6 +77,7 @@ export async function draw({ content, params: { id }, query, remember, signal, t
     drawTiles(open);
     drawRounds(said.rounds);
     put(reasons, refusals(said.statuses));
+    put(warning, refusalAlarm(said.statuses, said.refused_at));
     if (before && before.reports === 0 && said.reports > 0) say("The first reports are in");
     if (before && before.state !== said.state) say(`The campaign is ${said.state}`);
     describe(open);
@@ -87,7 +86,7 @@ export async function draw({ content, params: { id }, query, remember, signal, t
   const rate = () => {
     const last = times.length - 1;
     let first = last;
-    while (first > 1 && times[last] - times[first] < WINDOW) first--;
+    while (first > 0 && times[last] - times[first] < WINDOW) first--;
     return last > first ? (totals[last] - totals[first]) / (times[last] - times[first]) : 0;
   };
 
@@ -217,12 +216,14 @@ export async function draw({ content, params: { id }, query, remember, signal, t
       "Close it",
     );
     if (!yes) return;
+    put(refusal);
     try {
       const closed = await post(`/v1/campaigns/${id}/rounds/${round.number}/close`);
       show(await get(`/v1/campaigns/${id}/progress`, { signal }));
       say(closed.next_round ? `Round ${closed.next_round} is open` : "The campaign is finished");
     } catch (error) {
-      put(note, h("strong", {}, `${error.title}. `), error.detail, " ", error.remedy);
+      // Beside the words about the round, which every look writes anew.
+      put(refusal, h("strong", {}, `${error.title}. `), error.detail, " ", error.remedy);
     }
   };
 
@@ -232,8 +233,10 @@ export async function draw({ content, params: { id }, query, remember, signal, t
   });
   show(await get(`/v1/campaigns/${id}/progress`, { signal }));
   content.append(
+    warning,
     tiles(accepted, refused, sure, left),
     note,
+    refusal,
     h(
       "div",
       { class: "pair" },
@@ -242,11 +245,7 @@ export async function draw({ content, params: { id }, query, remember, signal, t
         { class: "card" },
         h("h2", {}, "Reports"),
         reportsLine,
-        h(
-          "p",
-          { class: "muted" },
-          "Live since this page was opened; before that a straight line from the campaign's beginning.",
-        ),
+        h("p", { class: "muted" }, "Live since this page was opened; what came before is in the total alone."),
       ),
       errorBox,
     ),

@@ -1,13 +1,15 @@
 import { file } from "../api.js";
-import { figure, intervalMark, spreadFigure } from "../charts.js";
-import { download, h, nameNode, put, say, shown } from "../dom.js";
+import { figure, intervalMark, intervalMarks, spreadFigure } from "../charts.js";
+import { download, h, nameNode, put, say, shortened, shown } from "../dom.js";
 import { Found } from "../found.js";
-import { count, digitsFor, percent, value } from "../format.js";
+import { count, digitsFor, fileName, percent, short, value } from "../format.js";
 import { choice, field, noReportYet, tile, tiles } from "../parts.js";
 
 const DEFAULTS = { sort: "rank", dir: "up", size: "50", page: "1", post: "none", show: "all", top: "" };
 const CHART_KEYS = 20;
 const MULTIPLES = 12;
+const USUAL_TOP = 10;
+const MOST_NAMED = 12;
 const POSTS = [
   ["none", "unbiased"],
   ["clip", "clipped to 0 to 100 %"],
@@ -25,7 +27,7 @@ const EXPORTS = [
 /** The width of one of two charts side by side, or of one below the other where there is no room. */
 const halfOf = (width) => (width > 760 ? (width - 60) / 2 : width - 30);
 
-/** What was found: keys ranked with intervals, ties said, noise greyed. */
+/** What was found: the answer, then keys ranked with intervals, noise greyed. */
 export async function draw({ content, params: { id }, query, remember, signal, redraw }) {
   const state = Object.fromEntries(
     Object.entries({ ...DEFAULTS, q: "" }).map(([name, usual]) => [name, query.get(name) ?? usual]),
@@ -36,17 +38,21 @@ export async function draw({ content, params: { id }, query, remember, signal, r
     return;
   }
   const view = new View(found, state, (changes) => remember(changes, DEFAULTS));
-  content.append(summary(found), sentence(found), view.controls(redraw, id));
-  content.append(await topChart(found, state, content.clientWidth));
-  content.append(view.table());
+  content.append(answer(found, query, remember), summary(found), view.controls(redraw, id));
+  const chart = h("div", { class: "top-chart" });
+  let drawn = 0;
+  const drawChart = async () => {
+    const mine = ++drawn;
+    const made = await topChart(found, view.charted(), content.clientWidth);
+    if (mine === drawn) put(chart, made);
+  };
+  content.append(chart, view.table());
   const multiples = await distributions(found, content.clientWidth);
   if (multiples) content.append(multiples);
-  addEventListener(
-    "theme",
-    async () => content.querySelector(".top-chart")?.replaceWith(await topChart(found, state, content.clientWidth)),
-    { signal },
-  );
+  addEventListener("theme", drawChart, { signal });
+  view.onFit = drawChart;
   view.show();
+  await drawChart();
 }
 
 function summary(found) {
@@ -61,41 +67,75 @@ function summary(found) {
   );
 }
 
-/** Honest ties, in words. */
-function sentence(found) {
-  const runs = found.ties();
-  const said = runs.slice(0, 4).map(([first, last]) => `Keys ${first} to ${last} cannot be told apart.`);
-  if (runs.length > 4) said.push(`So it goes on; the column "may rank" says it of every key.`);
-  if (runs.length) {
-    said.push("That is judged over all pairs of keys at once, which takes more than two intervals that do not meet.");
-  }
-  if (!runs.length && found.n > 1) {
-    said.push(
-      found.isNoise(found.order[0])
-        ? "No key stands out from noise: more reports are needed before anything can be said."
-        : "The keys that stand out are all told apart from each other.",
-    );
-  }
-  if (found.users === 1) said.unshift("One report tells nothing about anybody; that is the point.");
-  for (const note of found.metadata.notes ?? []) said.push(`Note: ${note}.`);
-  return h("p", { class: "note ties" }, said.join(" "));
+/** The answer first: which keys surely are among the most used, which may be, and what would settle it. */
+function answer(found, query, remember) {
+  const most = Math.max(1, found.n - 1);
+  const usual = Math.min(USUAL_TOP, most);
+  const input = h("input", { type: "number", id: "k", min: 1, max: most, value: query.get("k") ?? usual });
+  const said = h("div", { "aria-live": "polite" });
+  const show = () => {
+    const k = Math.min(most, Math.max(1, Math.round(Number(input.value)) || usual));
+    remember({ k: String(k) }, { k: String(usual) });
+    put(said, found.n > 1 ? sentences(found, k) : null);
+  };
+  input.addEventListener("input", show);
+  show();
+  return h(
+    "section",
+    { class: "card answer-strip" },
+    h("h2", {}, h("label", { for: "k" }, "The most used keys, this many:"), " ", input),
+    said,
+    (found.metadata.notes ?? []).map((note) => h("p", { class: "muted" }, `Note: ${note}.`)),
+  );
 }
 
-async function topChart(found, state, width) {
-  const codes = [...found.order.slice(0, Math.min(CHART_KEYS, Number(state.top) || CHART_KEYS))].filter(
-    (code, at) => at < 5 || !found.isNoise(code),
-  );
-  const rows = codes.map((code) => ({
-    code,
-    low: 100 * found.low[code],
-    high: 100 * found.high[code],
-    middle: 100 * found.columns.frequency[code],
-    isNoise: found.isNoise(code),
-  }));
-  const label = (code) => {
-    const name = shown(found.names[code]);
-    return name.length > 22 ? `${[...name].slice(0, 20).join("")}\u2026` : name;
-  };
+function sentences(found, k) {
+  if (found.users === 1) return h("p", {}, "One report tells nothing about anybody; that is the point.");
+  if (found.isNoise(found.order[0])) {
+    return h("p", {}, "No key stands out from noise: more reports are needed before anything can be said.");
+  }
+  const { surely, possibly, more } = found.topOf(k);
+  const settle = {
+    said: `About ${count(Number((more ?? 0).toPrecision(2)))} more reports would settle it.`,
+    alike: "At the border keys look alike: no sensible number of reports would settle it.",
+  }[more === Infinity ? "alike" : "said"];
+  return [
+    h(
+      "p",
+      {},
+      h("strong", {}, k === 1 ? "Surely the most used: " : `Surely among the ${count(k)} most used: `),
+      named(found, surely),
+    ),
+    possibly.length
+      ? h("p", {}, h("strong", {}, "Cannot be excluded: "), named(found, possibly), ` ${settle}`)
+      : h("p", {}, "That settles it: no other key can be among them."),
+    h("p", { class: "muted" }, "Judged over all pairs of keys at once: right 95 of 100 times."),
+  ];
+}
+
+/** Keys by name, with links; the first of many. */
+function named(found, codes) {
+  if (!codes.length) return "none yet.";
+  const links = codes
+    .slice(0, MOST_NAMED)
+    .flatMap((code, at) => [at ? ", " : "", h("a", { href: found.hrefOf(code) }, nameNode(found.names[code]))]);
+  return [links, codes.length > MOST_NAMED ? ` and ${count(codes.length - MOST_NAMED)} more.` : "."];
+}
+
+async function topChart(found, codes, width) {
+  if (!codes.length) return null;
+  const said = (code, { low, middle, high }, unit) =>
+    `${shown(found.names[code])}: ${short(middle)}${unit}, 95 %: ${short(low)} to ${short(high)}`;
+  const rows = codes
+    .map((code) => ({
+      code,
+      low: 100 * found.low[code],
+      high: 100 * found.high[code],
+      middle: 100 * found.columns.frequency[code],
+      isNoise: found.isNoise(code),
+    }))
+    .map((row) => ({ ...row, said: said(row.code, row, " % of people") }));
+  const label = (code) => shortened(found.names[code]);
   const longest = Math.max(...codes.map((code) => label(code).length));
   const common = {
     height: 58 + 22 * rows.length,
@@ -104,34 +144,24 @@ async function topChart(found, state, width) {
     marginLeft: Math.min(175, 24 + 7.5 * longest),
     marginRight: 16,
   };
-  const paint = (row) => (row.isNoise ? "var(--faint)" : "var(--blue)");
+  const marks = (Plot, data) =>
+    intervalMarks(Plot, data, {
+      y: "code",
+      colour: (row) => (row.isNoise ? "var(--faint)" : "var(--blue)"),
+      bar: (row) => (row.isNoise ? "var(--faint)" : "var(--blue-bar)"),
+    });
   const axis = (Plot, options) => [
     Plot.gridX({ stroke: "var(--line)", strokeOpacity: 1 }),
     Plot.axisX({ color: "var(--muted)", labelOffset: 38, ...options }),
     Plot.axisY({ tickFormat: label, tickSize: 0, label: null, color: "var(--ink)" }),
   ];
-  const intervals = (Plot, data) =>
-    Plot.ruleY(data, {
-      y: "code",
-      x1: "low",
-      x2: "high",
-      stroke: paint,
-      strokeWidth: 5,
-      strokeOpacity: 0.35,
-      strokeLinecap: "round",
-    });
   const frequencies = await figure((Plot) => ({
     ...common,
     width: halfOf(width),
     y: { type: "point", domain: codes },
     x: { label: "% of people" },
     ariaLabel: "Frequencies of the most frequent keys with 95 % intervals; the table below has the numbers",
-    marks: [
-      ...axis(Plot, {}),
-      Plot.ruleX([0], { stroke: "var(--muted)" }),
-      intervals(Plot, rows),
-      Plot.dot(rows, { y: "code", x: "middle", fill: paint, r: 4 }),
-    ],
+    marks: [...axis(Plot, {}), Plot.ruleX([0], { stroke: "var(--muted)" }), ...marks(Plot, rows)],
   }));
   const boxes = [h("div", {}, h("h3", {}, "How many hold it"), frequencies)];
   const means = rows
@@ -140,9 +170,10 @@ async function topChart(found, state, width) {
       code,
       low: found.columns.mean_low[code],
       high: found.columns.mean_high[code],
-      middle: found.columns.mean[code],
+      middle: found.shownOf("mean", code),
       isNoise: !found.hasMean(code),
-    }));
+    }))
+    .map((row) => ({ ...row, said: said(row.code, row, ` ${found.metadata.unit ?? ""}`.trimEnd()) }));
   if (means.length) {
     const [low, high] = found.value_range;
     boxes.push(
@@ -158,13 +189,9 @@ async function topChart(found, state, width) {
           ariaLabel: "Mean values of the same keys with 95 % intervals; the table below has the numbers",
           marks: [
             ...axis(Plot, {}),
-            intervals(
+            ...marks(
               Plot,
               means.filter(({ isNoise }) => !isNoise),
-            ),
-            Plot.dot(
-              means.filter(({ middle }) => middle >= low && middle <= high),
-              { y: "code", x: "middle", fill: paint, r: 4 },
             ),
           ],
         })),
@@ -173,15 +200,18 @@ async function topChart(found, state, width) {
   }
   return h(
     "section",
-    { class: "card top-chart" },
-    h("h2", {}, `The ${rows.length === 1 ? "most frequent key" : `${rows.length} most frequent keys`}`),
+    { class: "card" },
+    h(
+      "h2",
+      {},
+      rows.length === 1 ? "The most frequent key of these" : `The ${rows.length} most frequent of these keys`,
+    ),
     h("div", { class: "pair" }, boxes),
     h(
       "p",
       { class: "muted" },
       "Dots are estimates, bars their 95 % intervals. Grey: within noise.",
-      means.length > 0 &&
-        " A mean without a bar may lie anywhere in the range; one without a dot was estimated outside of it.",
+      means.length > 0 && " A key without a mean is one whose mean may lie anywhere in the range.",
     ),
   );
 }
@@ -196,6 +226,8 @@ class View {
     this.places = undefined;
     /** @type {string[] | undefined} */
     this.names = undefined;
+    /** Called when other keys fit. */
+    this.onFit = () => {};
     this.body = h("tbody");
     this.status = h("p", { class: "muted", role: "status" });
     this.pager = h("div", { class: "pager" });
@@ -205,7 +237,7 @@ class View {
       ["key", "Key", ""],
       ["frequency", "People", "number"],
       ["low", "95 % interval", ""],
-      ...(found.hasHostile ? [["liars", "1 % liars", "number"]] : []),
+      ...(found.hasHostile ? [["liars", "1 % liars, % points", "number"]] : []),
       ["may", "May rank", "number"],
       ...(found.hasMeans
         ? [
@@ -283,7 +315,7 @@ class View {
             try {
               download(
                 await file(`/v1/campaigns/${id}/release?format=${format}&post=${state.post}`),
-                `release.${format}`,
+                `${fileName(this.found.metadata.name)}.${format}`,
               );
               put(note, `${title} saved`);
             } catch (error) {
@@ -337,11 +369,19 @@ class View {
     );
   }
 
+  /** What the chart shows: the most frequent of the keys that fit; of all keys only those that say something. */
+  charted() {
+    const fitting = [...this.fitting()].slice(0, CHART_KEYS);
+    const isNarrowed = this.state.q.trim() !== "" || this.state.show !== "all";
+    return fitting.filter((code, at) => isNarrowed || at < 5 || !this.found.isNoise(code));
+  }
+
   change(changes) {
     Object.assign(this.state, changes);
     const { q, top, show, size, page, sort, dir } = this.state;
     this.remember({ q, top, show, size, page, sort, dir });
     this.show();
+    if ("q" in changes || "top" in changes || "show" in changes) this.onFit();
   }
 
   table() {
@@ -365,9 +405,7 @@ class View {
           ? " 1 % liars: if one device in a hundred lied as well as it can, the estimate could move by so " +
               "much; see the health page."
           : "",
-        this.found.hasMeans
-          ? " A mean outside its range is the unbiased estimate of one inside: read its interval."
-          : "",
+        this.found.hasMeans ? " A mean that is estimated beyond its interval stands at the interval's end." : "",
       ),
     );
   }
@@ -448,7 +486,12 @@ class View {
         const next = is ? (dir === "up" ? "down" : "up") : first;
         return h(
           "th",
-          { scope: "col", class: kind, "aria-sort": is ? (dir === "up" ? "ascending" : "descending") : null },
+          {
+            scope: "col",
+            class: kind,
+            dataset: name === "key" ? { key: "" } : {},
+            "aria-sort": is ? (dir === "up" ? "ascending" : "descending") : null,
+          },
           h(
             "button",
             {
@@ -491,7 +534,11 @@ class View {
         h("span", {}, bounds),
       ),
       found.hasHostile &&
-        h("td", { class: "number muted" }, `\u00b1 ${percent(columns.frequency_hostile[code], this.digits)}`),
+        h(
+          "td",
+          { class: "number muted" },
+          this.moved("frequency", code, (x) => value(100 * x, this.digits)),
+        ),
       h("td", { class: "number" }, best === worst ? count(best) : `${count(best)}\u2013${count(worst)}`),
     ];
     if (found.hasMeans) {
@@ -501,9 +548,7 @@ class View {
           h(
             "td",
             { class: "number muted" },
-            columns.mean_hostile[code] === null
-              ? "any"
-              : `\u00b1 ${value(columns.mean_hostile[code], this.meanDigits)}`,
+            this.moved("mean", code, (x) => value(x, this.meanDigits)),
           ),
         );
       }
@@ -512,10 +557,17 @@ class View {
     return h("tr", { class: isNoise ? "noise" : null, dataset: { code } }, cells);
   }
 
+  /** How far liars could move a key's "frequency" or "mean", down and up; the two are rarely alike. */
+  moved(name, code, write) {
+    const { hostile } = this.found;
+    const [down, up] = [hostile[`${name}_down`][code], hostile[`${name}_up`][code]];
+    return down === null || up === null ? "any" : `${write(-down)} / +${write(up)}`;
+  }
+
   /** The cells of a key's "mean" or "median" and its interval. */
   bounded(name, code) {
     const { found, meanDigits: digits } = this;
-    const [low, middle, high] = [`${name}_low`, name, `${name}_high`].map((each) => found.columns[each][code]);
+    const [low, high] = [`${name}_low`, `${name}_high`].map((each) => found.columns[each][code]);
     const [from, to] = found.value_range;
     if (!found.isTold(name, code)) {
       return [
@@ -524,14 +576,24 @@ class View {
       ];
     }
     return [
-      h("td", { class: "number strong" }, value(middle, digits)),
+      h("td", { class: "number strong" }, value(found.shownOf(name, code), digits)),
       h(
         "td",
         { class: "interval" },
-        intervalMark(low, middle, high, { from, to, className: "of-mean" }),
+        intervalMark(low, found.shownOf(name, code), high, { from, to, className: "of-mean" }),
         h("span", {}, `${value(low, digits)} to ${value(high, digits)}`),
       ),
     ];
+  }
+
+  /** The field that leads to any page. */
+  jump(page, pages) {
+    const input = h("input", { type: "number", id: "page", min: 1, max: pages, value: page });
+    input.addEventListener("change", () => {
+      this.change({ page: String(Math.min(pages, Math.max(1, Math.round(Number(input.value)) || 1))) });
+      this.pager.querySelector("#page").focus();
+    });
+    return input;
   }
 
   drawPager(page, pages) {
@@ -554,7 +616,9 @@ class View {
       this.pager,
       pages > 1 && [
         go(page - 1, "Previous"),
-        h("span", {}, `Page ${count(page)} of ${count(pages)}`),
+        h("label", { for: "page" }, "Page"),
+        this.jump(page, pages),
+        h("span", {}, `of ${count(pages)}`),
         go(page + 1, "Next"),
       ],
     );
