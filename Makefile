@@ -14,7 +14,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 demo: $(VENV)/.demo            ## the whole path, end to end
 	$(BIN)/keyveil demo $(ARGS)
 
-test: $(VENV)/.dev node postgres java chromium promtool   ## every test and every example in the documentation strings
+# What tests drive besides Python: Node and its packages, a database, Spark's Java, a browser, Prometheus' own tool.
+TOOLS := node postgres java chromium promtool
+
+test: $(VENV)/.dev $(TOOLS)    ## every test and every example in the documentation strings
 	@! command -v npm >/dev/null || $(MAKE) --silent node_modules/.installed
 	$(BIN)/pytest -q -n 2 -m "not nightly" $(ARGS)
 
@@ -79,6 +82,8 @@ bench: $(VENV)/.dev            ## speed and theory against measurement; DATA=fol
 	$(BIN)/python bench/plan.py
 	$(BIN)/python bench/long_records.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python bench/tuning.py
+	$(BIN)/python bench/series.py
+	$(BIN)/python bench/series_peers.py
 	$(BIN)/python bench/averaging.py
 	$(BIN)/python bench/issued.py
 	$(BIN)/python bench/client.py
@@ -99,7 +104,8 @@ bench: $(VENV)/.dev            ## speed and theory against measurement; DATA=fol
 bench-check: $(VENV)/.dev      ## bytes and words that must not change unnoticed
 	$(BIN)/python bench/counts.py --check
 
-mutants: $(VENV)/.dev          ## plant faults one at a time; the tests must catch each
+mutants: $(VENV)/.dev $(TOOLS) ## plant faults one at a time; the tests must catch each
+	@! command -v npm >/dev/null || $(MAKE) --silent node_modules/.installed
 	$(BIN)/python scripts/mutants.py
 
 nightly: $(VENV)/.dev mutants  ## the slow proofs

@@ -34,6 +34,7 @@ nitpick_ignore = [
     ("py:class", f"keyveil.{name}")
     for name in (
         "client.ledger.Account",
+        "client.waves.Wave",
         "client.answer.HttpAnswer",
         "estimate.distribution.Windowed",
         "estimate.influence.Statement",

@@ -1,6 +1,6 @@
 """Plant faults, one at a time, in a copy of the package; the tests must catch each.
 
-    python scripts/mutants.py            prints "56 of 56 caught" and exits with 0
+    python scripts/mutants.py            prints "80 of 80 caught" and exits with 0
 
 A fault is a replacement in one file. The tests run against the copy and stop at the first failure. That every
 fault still finds its line is a test of the gate (tests/scripts).
@@ -162,6 +162,34 @@ FAULTS = (
         DEVICE,
     ),
     Fault(
+        "a device that answers waves beside its panel",
+        "client/waves.py",
+        "if self.number not in self.panel(account):",
+        "if not self.panel(account):",
+        DEVICE,
+    ),
+    Fault(
+        "a wave that is answered again as another campaign",
+        "client/waves.py",
+        "if known != self.campaign:",
+        "if not known:",
+        DEVICE,
+    ),
+    Fault(
+        "a series that is booked for one answer",
+        "client/waves.py",
+        "units=whole_price(campaign.epsilon, series.answers)",
+        "units=whole_price(campaign.epsilon, 1)",
+        DEVICE,
+    ),
+    Fault(
+        "a year in which a clock that was set back is believed",
+        "client/ledger.py",
+        "given = math.ceil(self.now)",
+        "given = math.ceil(self.wall)",
+        DEVICE,
+    ),
+    Fault(
         "a no that makes rounds new",
         "client/ledger.py",
         '"update answer set report = null, sealed = null"',
@@ -276,9 +304,65 @@ FAULTS = (
     Fault(
         "a token that opens other campaigns",
         "collector/tokens.py",
-        "return self.campaign is None or self.campaign == campaign",
+        "return self.campaign is None or self.campaign in (campaign, series)",
         "return True",
         COLLECTOR,
+    ),
+    Fault(
+        "a wave that is opened for a clock in doubt",
+        "collector/campaigns/calendar.py",
+        "if number != known.number_at(clock.latest()):",
+        "if number > known.number_at(clock.latest()):",
+        ("collector/test_series.py",),
+    ),
+    Fault(
+        "a wave that is opened after its series was paused",
+        "collector/campaigns/calendar.py",
+        "if row is None or (row.paused_at, row.ended_at) != (seen.paused_at, seen.ended_at):",
+        "if row is None or row.ended_at != seen.ended_at:",
+        ("collector/test_series.py",),
+    ),
+    Fault(
+        "a wave that was given up for good",
+        "collector/store/series_sql.py",
+        "where waves.campaign is null and excluded.campaign is not null",
+        "where waves.campaign is null and excluded.campaign is null",
+        ("collector/test_series.py",),
+    ),
+    Fault(
+        "a clock that was set right and is not looked at again",
+        "collector/campaigns/calendar.py",
+        "first = known.begins(number) if number else None",
+        "first = None",
+        ("collector/test_series.py",),
+    ),
+    Fault(
+        "a late report that is refused",
+        "collector/campaigns/cache.py",
+        "ends + late if is_wave else ends",
+        "ends",
+        ("collector/test_series.py",),
+    ),
+    Fault(
+        "an empty round that holds up the next wave's tick for ever",
+        "collector/campaigns/running.py",
+        "if self._is_over(known):",
+        "if self._is_over(known) and not known.series:",
+        ("collector/test_series.py",),
+    ),
+    Fault(
+        "a wave that asks for keys of a later one",
+        "collector/campaigns/cache.py",
+        "for key in later if key.wave <= number",
+        "for key in later if key.wave",
+        ("collector/test_series.py",),
+    ),
+    Fault(
+        "an ended series that opens its next wave",
+        "collector/campaigns/calendar.py",
+        "if row.ended_at is not None:",
+        "if row.ended_at is None and row.due_at is None:",
+        ("collector/test_series.py",),
     ),
     Fault(
         "a lost answer told as too late",
@@ -358,6 +442,41 @@ FAULTS = (
         ("protocols/test_wants.py",),
     ),
     Fault(
+        "a version that shrinks the group of another",
+        "protocols/auto/groups.py",
+        "wanted = max(tuning.fewest_values, ",
+        "wanted = max(0 * tuning.fewest_values, ",
+        ("protocols/test_compared.py",),
+    ),
+    Fault(
+        "two rounds compared the wrong way round",
+        "protocols/auto/discover.py",
+        ") < (\n        compare.one_round(",
+        ") > (\n        compare.one_round(",
+        ("protocols/test_compared.py",),
+    ),
+    Fault(
+        "noise in empty classes believed",
+        "estimate/sizes.py",
+        "heard = np.clip(heard, 0.0, model.most_heard * users)",
+        "heard = np.maximum(heard, 0.0)",
+        ("protocols/test_compared.py",),
+    ),
+    Fault(
+        "a round for very few, answered",
+        "campaign.py",
+        "if self.is_relayed and high - low < least:",
+        "if not self.is_relayed and high - low < least:",
+        ("client/test_rounds.py",),
+    ),
+    Fault(
+        "a round for very few, carried",
+        "relay/campaigns.py",
+        'if error.code != "small-group":',
+        "if True:",
+        ("relay/test_path.py",),
+    ),
+    Fault(
         "a relay that keeps the order",
         "relay/batching.py",
         "order: list[int] = keys.argsort().tolist()",
@@ -419,6 +538,55 @@ FAULTS = (
         "if known.campaign.relay == REQUIRED:",
         "if False:",
         ("collector/test_batches.py",),
+    ),
+    Fault(
+        "a series forgets that who answers is chance, too",
+        "estimate/series/observations.py",
+        "drawn = 0.0 if wave.moments is not None and wave.moments.drawn else 1.0",
+        "drawn = 0.0",
+        ("estimate/test_series.py",),
+    ),
+    Fault(
+        "what a cut hides is lost by smoothing",
+        "estimate/series/smooth.py",
+        "return self.estimate - reach, self.estimate + reach + self.hidden",
+        "return self.estimate - reach, self.estimate + reach",
+        ("estimate/test_series.py",),
+    ),
+    Fault(
+        "a segment that lasts costs no chance of having ended",
+        "estimate/series/segments.py",
+        "stays = self.goes_on * np.arange(b, -1, -1)[:, None, None] if b else 0.0",
+        "stays = 0.0",
+        ("estimate/test_series.py",),
+    ),
+    Fault(
+        "a smoother that looks back without the drift",
+        "estimate/series/segments.py",
+        "ahead = variances[t] + drift",
+        "ahead = variances[t]",
+        ("estimate/test_series.py",),
+    ),
+    Fault(
+        "steps corrected for keys and not for waves",
+        "estimate/series/steps.py",
+        "level = _level(seen, seen.n_waves - 1, false_alarms)",
+        "level = _level(seen, 1, false_alarms)",
+        ("estimate/test_series.py",),
+    ),
+    Fault(
+        "changed since a wave, asked out of order",
+        "estimate/series/steps.py",
+        "changed = changed & (sums",
+        "changed = _tested(seen) & (sums",
+        ("estimate/test_series.py",),
+    ),
+    Fault(
+        "a plan of a series that gives every answer all of epsilon",
+        "plan/series.py",
+        "return self.epsilon / self.answers",
+        "return self.epsilon",
+        ("plan/test_series.py",),
     ),
 )
 
