@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,7 +14,7 @@ from keyveil.plan.band import alternatives, banded
 from keyveil.plan.central import MOST_HIDDEN, Central
 from keyveil.plan.choice import Allowed
 from keyveil.plan.crowd import Crowd
-from keyveil.plan.predict import Prediction, candidates
+from keyveil.plan.predict import Candidate, Prediction, candidates
 from keyveil.shuffle.best import STEPS
 
 # What a method of several rounds promises a crowd at an epsilon, and how far that is off where others come
@@ -67,6 +67,42 @@ class Plan:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """What is to be known best, of which keys, and how an error of it is put into words."""
+
+    want: str
+    at: float | None
+    top: int
+    spoken: Callable[[float], str]
+
+    def ranked(self, asked: float | Allowed, crowd: Crowd, most_bias: float = math.inf) -> list[Candidate]:
+        """The mechanisms that suit the crowd, the best first."""
+        return candidates(asked, crowd, want=self.want, at=self.at, top=self.top, most_bias=most_bias)
+
+    def predictions(self, ranked: Sequence[Candidate], crowd: Crowd) -> list[Prediction]:
+        """What each of them will say of the crowd."""
+        return [each.predict(crowd, self.at, self.top) for each in ranked]
+
+    def error(self, candidate: Candidate, crowd: Crowd) -> float:
+        """What is left of the error with one of them."""
+        return candidate.error(crowd, self.want, self.at, self.top)
+
+    def least_error(self, asked: float | Allowed, crowd: Crowd) -> float:
+        """What is left of it with the best."""
+        return self.error(self.ranked(asked, crowd)[0], crowd)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """How many are asked, and at which epsilon: what was given, and what was found for the rest, in words."""
+
+    users: int
+    asked: float | Allowed
+    """Behind a relay what each mechanism is allowed."""
+    found: tuple[str, ...]
+
+
 def make_plan(
     crowd: Crowd,
     *,
@@ -96,6 +132,50 @@ def make_plan(
     >>> plan.choice.mechanism, plan.choice.options["rho"], 900_000 < plan.choice.users < 1_100_000
     ('bucket', 1, True)
     """
+    _check_given(epsilon, users, error, at, central)
+    wish = _Wish(want=want, at=at, top=top, spoken=spoken)
+    if central is None:
+        question = _solve(wish, crowd, epsilon, users, error)
+    else:
+        question = _solve_behind_relay(wish, crowd, central, epsilon, users, error)
+    crowd, words = replace(crowd, users=question.users), list(question.found)
+    if words and also is not None:
+        words.append("that is found for methods of one round; auto is predicted at what they need")
+    ranked = wish.ranked(question.asked, crowd, most_bias)
+    # Behind a relay auto is asked at most at this: its groups ask what is allowed them.
+    budget = _largest_asked(ranked) if callable(question.asked) else question.asked
+    predictions = _predict(wish, ranked, crowd, budget, also, alternatives(crowd) if bands else ())
+    first = predictions[0]
+    reached = first.error(want)
+    without: tuple[Prediction, ...] = ()
+    if central is not None:
+        without = tuple(wish.predictions(wish.ranked(central.epsilon, crowd, most_bias), crowd))
+        if error is not None:
+            words.append(f"predicted {spoken(reached)}, wanted {spoken(error)}")
+        words += [guess_in_words(first.epsilon), _in_relays(central, first, without[0], wish)]
+    else:
+        if error is not None and not words:
+            words.append(_compared(wish, reached, error, crowd, budget))
+        if crowd.skew and at is None and crowd.counted is None:
+            words.append(_without_skew(wish, crowd, budget))
+        words.append(guess_in_words(first.epsilon))
+    return Plan(
+        want=want,
+        n_keys=crowd.n_keys,
+        error=reached,
+        wanted_error=error,
+        choice=first,
+        candidates=tuple(predictions),
+        words=tuple(words),
+        central=central,
+        without=without,
+    )
+
+
+def _check_given(
+    epsilon: float | None, users: int | None, error: float | None, at: float | None, central: Central | None
+) -> None:
+    """Refuse what leaves too much open, and numbers that are none."""
     if central is None and users is None and epsilon is None:
         raise PlanError("give at least users or epsilon; of users, epsilon and error one may be left out")
     if central is not None and (users or epsilon or error) is None:
@@ -107,75 +187,70 @@ def make_plan(
         raise PlanError(f"the wanted error must lie between 0 and 1, got {error:g}")
     if at is not None and not 0 < at <= 1:
         raise PlanError(f"a frequency lies between 0 and 1, got {at:g}")
-    words: list[str] = []
-    if central is not None:
-        central.checked()
-    if users is None and central is not None:
-        users = _solve_hidden(crowd, central, epsilon, error, want, at, top)
-        words.append(f"{users:,} users are enough, in batches of {central.promise(users).batch:,}")
+
+
+def _solve(
+    wish: _Wish, crowd: Crowd, epsilon: float | None, users: int | None, error: float | None
+) -> _Question:
+    """Users or epsilon, whichever was left out."""
+    found: tuple[str, ...] = ()
     if users is None:
         assert epsilon is not None
         assert error is not None
-        users = _solve_users(crowd, epsilon, error, want, at, top)
-        words.append(f"{users:,} users are enough for an error of {spoken(error)} at epsilon {epsilon:g}")
-    crowd = replace(crowd, users=users)
-    asked: float | Allowed
-    if central is not None:
-        asked = central.allowance(users, epsilon)
+        users = _solve_users(wish, crowd, epsilon, error)
+        found = (f"{users:,} users are enough for an error of {wish.spoken(error)} at epsilon {epsilon:g}",)
     elif epsilon is None:
         assert error is not None
-        epsilon = _solve_epsilon(crowd, error, want, at, top)
-        words.append(f"epsilon {epsilon:g} is enough for an error of {spoken(error)} with {users:,} users")
-    if central is None:
-        assert epsilon is not None
-        asked = epsilon
-    if words and also is not None:
-        words.append("that is found for methods of one round; auto is predicted at what they need")
-    ranked = candidates(asked, crowd, want=want, at=at, top=top, most_bias=most_bias)
-    # What auto is asked at, at most: its groups ask what is allowed them.
-    if central is not None:
-        epsilon = max(math.ceil(STEPS * epsilon_above(each.mechanism.loss)) / STEPS for each in ranked)
-    assert epsilon is not None
-    others = alternatives(crowd) if bands else ()
-    predictions = [candidate.predict(crowd, at, top) for candidate in ranked]
-    if bands:
+        epsilon = _solve_epsilon(wish, replace(crowd, users=users), error)
+        found = (f"epsilon {epsilon:g} is enough for an error of {wish.spoken(error)} with {users:,} users",)
+    return _Question(users=users, asked=epsilon, found=found)
+
+
+def _solve_behind_relay(
+    wish: _Wish,
+    crowd: Crowd,
+    central: Central,
+    epsilon: float | None,
+    users: int | None,
+    error: float | None,
+) -> _Question:
+    """Users, where they were left out, and the local epsilon that so many hide."""
+    central.checked()
+    found: tuple[str, ...] = ()
+    if users is None:
+        users = _solve_hidden(wish, crowd, central, epsilon, error)
+        found = (f"{users:,} users are enough, in batches of {central.promise(users).batch:,}",)
+    return _Question(users=users, asked=central.allowance(users, epsilon), found=found)
+
+
+def _largest_asked(ranked: Sequence[Candidate]) -> float:
+    return max(math.ceil(STEPS * epsilon_above(each.mechanism.loss)) / STEPS for each in ranked)
+
+
+def _predict(
+    wish: _Wish,
+    ranked: Sequence[Candidate],
+    crowd: Crowd,
+    epsilon: float,
+    also: Also | None,
+    others: tuple[Crowd, ...],
+) -> list[Prediction]:
+    """What each says of the crowd, banded by what it would say of others; the best first."""
+    predictions = wish.predictions(ranked, crowd)
+    if others:
         predictions = [
-            banded(prediction, [each.predict(other, at, top) for other in others])
+            banded(prediction, [each.predict(other, wish.at, wish.top) for other in others])
             for each, prediction in zip(ranked, predictions, strict=True)
         ]
     if also is not None:
         predictions.append(also(epsilon, crowd, others))
-        predictions.sort(key=lambda each: each.error(want))
-    reached = predictions[0].error(want)
-    if error is not None and central is not None:
-        words.append(f"predicted {spoken(reached)}, wanted {spoken(error)}")
-    elif error is not None and not words:
-        words.append(_compared(reached, error, crowd, epsilon, want, at, top, spoken))
-    if crowd.skew and at is None and crowd.counted is None and central is None:
-        words.append(_without_skew(crowd, epsilon, want, top, spoken))
-    words.append(guess_in_words(predictions[0].epsilon))
-    without: tuple[Prediction, ...] = ()
-    if central is not None:
-        plain = candidates(central.epsilon, crowd, want=want, at=at, top=top, most_bias=most_bias)
-        without = tuple(each.predict(crowd, at, top) for each in plain)
-        words.append(_in_relays(central, predictions[0], without[0], want, spoken))
-    return Plan(
-        want=want,
-        n_keys=crowd.n_keys,
-        error=reached,
-        wanted_error=error,
-        choice=predictions[0],
-        candidates=tuple(predictions),
-        words=tuple(words),
-        central=central,
-        without=without,
-    )
+        predictions.sort(key=lambda each: each.error(wish.want))
+    return predictions
 
 
-def _in_relays(
-    central: Central, first: Prediction, plain: Prediction, want: str, spoken: Callable[[float], str]
-) -> str:
+def _in_relays(central: Central, first: Prediction, plain: Prediction, wish: _Wish) -> str:
     """What a relay changes."""
+    spoken, want = wish.spoken, wish.want
     return (
         f"a collector that does not pool data with the relay learns at most epsilon {central.epsilon:g} of a "
         f"person, but for a chance of {central.delta:g}, if {100 * central.honest:g} % of a batch is honest; "
@@ -186,13 +261,7 @@ def _in_relays(
 
 
 def _solve_hidden(
-    crowd: Crowd,
-    central: Central,
-    epsilon: float | None,
-    error: float | None,
-    want: str,
-    at: float | None,
-    top: int,
+    wish: _Wish, crowd: Crowd, central: Central, epsilon: float | None, error: float | None
 ) -> int:
     """The fewest users for an error, or for a local epsilon, at what hides among them."""
     fewest = 2 if central.batch is None else central.batch
@@ -203,8 +272,7 @@ def _solve_hidden(
 
     def error_with(users: int) -> float:
         among = replace(crowd, users=max(users, fewest))
-        asked = central.allowance(among.users, epsilon)
-        return candidates(asked, among, want=want, at=at, top=top)[0].error(among, want, at, top)
+        return wish.least_error(central.allowance(among.users, epsilon), among)
 
     return max(fewest, central.fewest_users(error_with, error, MOST_HIDDEN))
 
@@ -222,27 +290,27 @@ def guess_in_words(epsilon: float) -> str:
     )
 
 
-def _without_skew(crowd: Crowd, epsilon: float, want: str, top: int, spoken: Callable[[float], str]) -> str:
+def _without_skew(wish: _Wish, crowd: Crowd, epsilon: float) -> str:
     """What the guess about popularity changes."""
     even = replace(crowd, skew=0.0)
-    first = candidates(epsilon, even, want=want, at=None, top=top)[0]
-    error = first.error(even, want, None, top)
-    return f"if all keys were equally popular it would be {first.label} with an error of {spoken(error)}"
+    first = wish.ranked(epsilon, even)[0]
+    error = wish.spoken(wish.error(first, even))
+    return f"if all keys were equally popular it would be {first.label} with an error of {error}"
 
 
-def _error_at(crowd: Crowd, epsilon: float, want: str, at: float | None, top: int) -> Callable[[int], float]:
+def _error_at(wish: _Wish, crowd: Crowd, epsilon: float) -> Callable[[int], float]:
     """For any number of users the error of those candidates that suit the crowd's own number best."""
-    ranked = candidates(epsilon, crowd, want=want, at=at, top=top)
-    return lambda users: min(each.error(replace(crowd, users=users), want, at, top) for each in ranked)
+    ranked = wish.ranked(epsilon, crowd)
+    return lambda users: min(wish.error(each, replace(crowd, users=users)) for each in ranked)
 
 
-def _solve_users(crowd: Crowd, epsilon: float, error: float, want: str, at: float | None, top: int) -> int:
+def _solve_users(wish: _Wish, crowd: Crowd, epsilon: float, error: float) -> int:
     """The fewest users who reach the error.
 
     Padding lengths that suit many users do not suit few. What suits a number that is enough leads to
     a smaller one, until nothing suits better: then no smaller number is enough.
     """
-    users, error_with = MOST_USERS, _error_at(replace(crowd, users=MOST_USERS), epsilon, want, at, top)
+    users, error_with = MOST_USERS, _error_at(wish, replace(crowd, users=MOST_USERS), epsilon)
     floor = error_with(MOST_USERS)
     if floor > error:
         raise PlanError(
@@ -250,7 +318,7 @@ def _solve_users(crowd: Crowd, epsilon: float, error: float, want: str, at: floa
             f"is left even with {MOST_USERS:,}; ask for {_above(floor)} or more, or raise epsilon"
         )
     while (fewer := _fewest(error_with, error, users)) < 0.999 * users:
-        users, error_with = fewer, _error_at(replace(crowd, users=fewer), epsilon, want, at, top)
+        users, error_with = fewer, _error_at(wish, replace(crowd, users=fewer), epsilon)
     return fewer
 
 
@@ -263,9 +331,9 @@ def _fewest(error_with: Callable[[int], float], error: float, enough: int) -> in
     return high
 
 
-def _solve_epsilon(crowd: Crowd, error: float, want: str, at: float | None, top: int) -> float:
+def _solve_epsilon(wish: _Wish, crowd: Crowd, error: float) -> float:
     def reached(epsilon: float) -> float:
-        return candidates(epsilon, crowd, want=want, at=at, top=top)[0].error(crowd, want, at, top)
+        return wish.least_error(epsilon, crowd)
 
     if reached(LARGEST_EPSILON) > error:
         floor = reached(LARGEST_EPSILON)
@@ -295,24 +363,15 @@ def _above(error: float) -> str:
     return f"{math.ceil(error / unit * (1 - 1e-12)) * unit:.2g}"
 
 
-def _compared(
-    reached: float,
-    error: float,
-    crowd: Crowd,
-    epsilon: float,
-    want: str,
-    at: float | None,
-    top: int,
-    spoken: Callable[[float], str],
-) -> str:
+def _compared(wish: _Wish, reached: float, error: float, crowd: Crowd, epsilon: float) -> str:
     """Users, epsilon and error were all given: predicted against wanted, and what would do."""
     asked = f"with {crowd.users:,} users at epsilon {epsilon:g}"
-    summary = f"predicted {spoken(reached)}, wanted {spoken(error)} {asked}"
+    summary = f"predicted {wish.spoken(reached)}, wanted {wish.spoken(error)} {asked}"
     if reached <= error:
         return f"{summary}: met"
     ways = []
     with suppress(PlanError):
-        ways.append(f"{_solve_users(crowd, epsilon, error, want, at, top):,} users")
+        ways.append(f"{_solve_users(wish, crowd, epsilon, error):,} users")
     with suppress(PlanError):
-        ways.append(f"epsilon {_solve_epsilon(crowd, error, want, at, top):g}")
+        ways.append(f"epsilon {_solve_epsilon(wish, crowd, error):g}")
     return f"{summary}: not met; it would take {' or '.join(ways) or 'more users and a larger epsilon'}"
