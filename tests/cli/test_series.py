@@ -63,6 +63,7 @@ def test_a_series_from_its_file_to_its_release(server, run, file, tmp_path):
     assert f'write start = "{today}" into minutes.toml' in made.stderr
     assert f"devices ask {server.url}/v1/series/{series}" in made.stderr
     token = made.stderr.split("shown this once: ")[1].split()[0]
+    assert 'no series is called "nothing"' in run("series", "show", "nothing", fails=True)
     again = run("series", "create", file, "--json")
     assert json.loads(again.stdout) == {
         "id": series,

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _TIMEOUT = 600.0
 _RELEASES = ("json", "csv", "parquet", "arrow")
+# Under which name the collector lists them.
+_LISTS = {"campaign": "campaigns", "series": "series"}
 _ID = re.compile("[0-9a-f]{64}")
 # Letters of an id that people are shown, and how many candidates.
 _SHORT, _MOST = 12, 10
@@ -48,8 +50,11 @@ class Server:
         """The path of a series, named in any of these ways."""
         return f"/v1/series/{self.id_of(named, 'series')}"
 
-    def id_of(self, named: str, kind: str = "campaigns") -> str:
-        """The id of a campaign, however it is named; a whole one is not looked up, so it needs no token."""
+    def id_of(self, named: str, kind: str = "campaign") -> str:
+        """The id of a campaign, or of a series, however it is named.
+
+        A whole one is not looked up, so it needs no token.
+        """
         if _ID.fullmatch(named):
             return named
         file = Path(named)
@@ -62,12 +67,12 @@ class Server:
             # The collector chose the day on which it starts.
             named = asked.name
         try:
-            listed = self.ask("GET", f"/v1/{kind}")[kind]
+            listed = self.ask("GET", f"/v1/{_LISTS[kind]}")[_LISTS[kind]]
         except TransportError as error:
             raise TransportError(
                 f'"{_shown(named)}" is no whole id, and to look it up failed: {error}'
             ) from None
-        return _chosen(named, listed)
+        return _chosen(named, listed, kind)
 
     def download(self, path: str, out: Path, *, is_private: bool = False) -> Mapping[str, str]:
         """What the collector answers, whole or not at all; the answer's headers."""
@@ -135,8 +140,8 @@ def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return url(token_option(command))
 
 
-def _chosen(named: str, listed: list[dict[str, Any]]) -> str:
-    """The campaign that a name means: by its own name or label, or else as the beginning of its id.
+def _chosen(named: str, listed: list[dict[str, Any]], kind: str = "campaign") -> str:
+    """What a name means: by its own name or label, or else as the beginning of its id.
 
     >>> listed = [{"id": "ab" * 32, "name": "apps", "label": ""},
     ...           {"id": "ac" * 32, "name": "sites", "label": "ours"}]
@@ -151,7 +156,7 @@ def _chosen(named: str, listed: list[dict[str, Any]]) -> str:
     found = found or [one for one in listed if named and one["id"].startswith(named.lower())]
     if not found:
         raise CampaignError(
-            f'no campaign is called "{_shown(named)}", and no id begins so; `keyveil campaign list` shows '
+            f'no {kind} is called "{_shown(named)}", and no id begins so; `keyveil {kind} list` shows '
             "those that the token is for"
         )
     if len(found) > 1:
