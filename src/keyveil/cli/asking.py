@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -180,3 +180,17 @@ def _words(error: urllib.error.HTTPError) -> str:
         return f"the collector refused ({said['code']}): {detail}; {remedy}"
     except (ValueError, KeyError, TypeError, OSError):
         return f"the collector answered {error.code}"
+
+
+def print_answer(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print what a collector said as a table: names are text, and whole ids short."""
+    from rich.text import Text
+
+    from keyveil.cli.console import output, printable, table
+
+    cells = [[Text(printable(_short(cell))) for cell in row] for row in rows]
+    output().print(table(title, columns, cells))
+
+
+def _short(cell: object) -> object:
+    return cell[:_SHORT] if isinstance(cell, str) and _ID.fullmatch(cell) else cell

@@ -233,9 +233,7 @@ def _print(
         for each in attempts
     ]
     title = f'"{campaign.name}" by {campaign.mechanism} at epsilon {campaign.epsilon:g}'
-    made = table(title, columns, rows)
-    made.columns[1].justify = "left"
-    console.print(made)
+    console.print(table(title, columns, rows, prose=[1]))
     gains = [each for each in attempts if each.name.endswith(("maximal gain", "mean up", "mean down"))]
     for each in gains:
         what = "frequency" if each.unit == "frequency" else f"mean ({each.name.rpartition(' ')[2]})"

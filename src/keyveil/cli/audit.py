@@ -128,7 +128,4 @@ def _print(facts: dict[str, Any]) -> None:
             (f"round {number}", f"{one['epsilon_exact']:.6f}  {one['purpose']}")
             for number, one in enumerate(facts["rounds"], start=1)
         ]
-    made = table(facts["mechanism"], ("", ""), rows)
-    made.columns[1].justify = "left"
-    made.columns[1].no_wrap = False
-    output().print(made)
+    output().print(table(facts["mechanism"], ("", ""), rows, prose=[1]))

@@ -6,11 +6,10 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
-from keyveil.cli.asking import Server, server_options, write_release
+from keyveil.cli.asking import Server, print_answer, server_options, write_release
 from keyveil.errors import CampaignError, TallyError
 
 
@@ -90,7 +89,8 @@ def list_(as_json: bool, url: str, token: str | None) -> None:
     if as_json:
         click.echo(json.dumps(found))
         return
-    _table("Campaigns", ("id", "name", "mechanism", "state", "round", "reports"), found)
+    columns = ("id", "name", "mechanism", "state", "round", "reports")
+    print_answer("Campaigns", columns, [[one[name] for name in columns] for one in found])
 
 
 @campaign.command()
@@ -113,7 +113,8 @@ def show(campaign: str, as_json: bool, url: str, token: str | None) -> None:
         click.echo(f"{name:10} {printable(config[name])}")
     click.echo(f"{'keys':10} {len(config['keys'])}\n{'state':10} {found['state']}")
     if rounds:
-        _table("Rounds", ("number", "purpose", "reports", "why", "reports_kept"), rounds)
+        columns = ("number", "purpose", "reports", "why", "reports_kept")
+        print_answer("Rounds", columns, [[one[name] for name in columns] for one in rounds])
 
 
 @campaign.command()
@@ -247,12 +248,3 @@ def examine(campaign: str, round: int, url: str, token: str | None) -> None:
     click.echo(said, err=alarm)
     if alarm:
         raise SystemExit(1)
-
-
-def _table(title: str, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
-    from rich.text import Text
-
-    from keyveil.cli.console import output, printable, table
-
-    cells = [[Text(printable(row[name])) for name in columns] for row in rows]
-    output().print(table(title, columns, cells))

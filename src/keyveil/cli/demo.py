@@ -204,9 +204,7 @@ def _table(
             )
         )
     columns = ("app", "people", "95 % interval", "", "minutes", "95 % interval", "truth (demo only)")
-    made = table(title, columns, shown)
-    made.columns[3].justify = "left"
-    return made
+    return table(title, columns, shown, prose=[3])
 
 
 def _bar(low: float, middle: float, high: float, full: float) -> str:

@@ -43,6 +43,5 @@ def mechanisms(as_json: bool) -> None:
         )
         for row in rows
     ]
-    made = table("", ("mechanism", "rounds", "what it does", "allocations, default first"), cells)
-    made.columns[2].justify = made.columns[3].justify = "left"
-    output().print(made)
+    columns = ("mechanism", "rounds", "what it does", "allocations, default first")
+    output().print(table("", columns, cells, prose=[2, 3]))

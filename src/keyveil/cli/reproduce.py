@@ -45,7 +45,5 @@ def reproduce(papers: tuple[str, ...], out: Path, data: Path | None, quick: bool
         )
         for result in results
     ]
-    made = table("", ("paper", "cells", "figures skipped", "claims"), rows)
-    made.columns[3].justify = "left"
-    output().print(made)
+    output().print(table("", ("paper", "cells", "figures skipped", "claims"), rows, prose=[3]))
     click.echo(f"{out / 'index.html'}  ({time.perf_counter() - started:.0f} s)")

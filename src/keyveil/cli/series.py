@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keyveil.cli.asking import Server, server_options, write_release
+from keyveil.cli.asking import Server, print_answer, server_options, write_release
 from keyveil.errors import CampaignError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.console import RenderableType
 
 # Heights of a line of text, the lowest first; and how many waves fit beside a key and its interval.
 _HEIGHTS, _WIDTH = "▁▂▃▄▅▆▇█", 26
@@ -101,10 +100,10 @@ def list_(as_json: bool, url: str, token: str | None) -> None:
         click.echo(json.dumps(found))
         return
     rows = [
-        (one["id"][:12], one["label"] or one["name"], one["every"], one["state"], _place(one), one["reports"])
+        (one["id"], one["label"] or one["name"], one["every"], one["state"], _place(one), one["reports"])
         for one in found
     ]
-    _print_table("Series", ("id", "name", "every", "state", "wave", "reports"), rows)
+    print_answer("Series", ("id", "name", "every", "state", "wave", "reports"), rows)
 
 
 @series.command()
@@ -142,12 +141,12 @@ def waves(series: str, as_json: bool, url: str, token: str | None) -> None:
             _day(wave["begins"]),
             f"missed: {wave['why']}" if wave["state"] == "missed" else wave["state"],
             wave["reports"],
-            (wave["campaign"] or "")[:12],
+            wave["campaign"],
         )
         for wave in found
         if wave["state"] != "coming"
     ]
-    _print_table("Waves", ("wave", "begins", "state", "reports", "campaign"), rows)
+    print_answer("Waves", ("wave", "begins", "state", "reports", "campaign"), rows)
 
 
 @series.command()
@@ -199,7 +198,7 @@ def keys(series: str, key: tuple[str, ...], url: str, token: str | None) -> None
     """Ask for more KEYs from the next wave on."""
     server = Server(url=url, token=token)
     found = server.ask("POST", f"{server.series(series)}/keys", {"add": list(key)})["keys"]
-    _print_table("Keys that came later", ("key", "from wave"), [(one["key"], one["wave"]) for one in found])
+    print_answer("Keys that came later", ("key", "from wave"), [(one["key"], one["wave"]) for one in found])
 
 
 @series.command()
@@ -221,7 +220,7 @@ def annotate(
     else:
         notes = server.ask("GET", path)["annotations"]
         rows = [(note["id"], _day(note["at"]), note["text"]) for note in notes]
-        _print_table("Annotations", ("id", "when", "what"), rows)
+        print_answer("Annotations", ("id", "when", "what"), rows)
 
 
 @series.command()
@@ -299,7 +298,7 @@ def _print_keys(said: dict[str, Any]) -> None:
         )
         for row in top
     ]
-    _print_table(
+    print_answer(
         f"People, smoothed: waves {seen[0]} to {seen[-1]}", ("key", "so far", "%", "95 % interval"), rows
     )
 
@@ -329,12 +328,3 @@ def _moment(day: str | None) -> float:
         return datetime.combine(date.fromisoformat(day), datetime.min.time(), UTC).timestamp()
     except ValueError:
         raise CampaignError(f"expected a date such as 2026-12-01, got {day[:20]!r}, at --at") from None
-
-
-def _print_table(title: str, columns: tuple[str, ...], rows: Sequence[Sequence[object]]) -> None:
-    from rich.text import Text
-
-    from keyveil.cli.console import output, printable, table
-
-    cells: list[list[RenderableType]] = [[Text(printable(cell)) for cell in row] for row in rows]
-    output().print(table(title, columns, cells))
