@@ -68,7 +68,7 @@ class Figure:
     post: str = "published"
     theory: bool = False
     printed: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """The paper's own numbers of the first metric, by a label, one for each value."""
+    """The paper's own numbers of the first metric, in 1e-4: by the method that they are of, one a value."""
 
     def __post_init__(self) -> None:
         if self.sweep not in SWEEPS:
@@ -77,6 +77,12 @@ class Figure:
             )
         for method in self.methods:
             find_method(method.split()[0])
+        for method, row in self.printed.items():
+            if method not in self.methods or len(row) != len(self.values):
+                raise CampaignError(
+                    f'figure {self.id} has printed numbers of "{method}"; expected a method of its own, with '
+                    f"{len(self.values)} numbers, got {len(row)}"
+                )
 
     def quick(self) -> Figure:
         """The same figure with fewer points and repeats."""

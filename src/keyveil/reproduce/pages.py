@@ -15,7 +15,7 @@ from matplotlib.figure import Figure as Canvas
 
 from keyveil.palette import COLOURS, MARKERS
 from keyveil.reproduce.experiments import Figure, Paper
-from keyveil.reproduce.verdicts import SKIPPED, Cells, ClaimVerdict
+from keyveil.reproduce.verdicts import Cells, ClaimVerdict, total
 
 AXES = {
     "epsilon": "epsilon",
@@ -43,6 +43,10 @@ AXES = {
     "variance_mse": "MSE of variances",
     "correlation": "correlation of frequency and mean",
 }
+# Printed tables, and ours beside them, are in this unit.
+_UNIT = 1e-4
+# What stands for a page's own ink while a plot is drawn: no curve has it.
+_INK = "#010203"
 _LINEAR = ("precision_top", "ncr_top", "correlation", "epsilon_exact", "mean")
 
 
@@ -70,11 +74,19 @@ def write_pages(results: list[Result], folder: Path, *, quick: bool) -> list[Pat
     for result in results:
         figures = [_shown(result, figure) for figure in result.paper.figures]
         page = pages.get_template("paper.html").render(
-            paper=result.paper, verdicts=result.verdicts, figures=figures, quick=quick, skipped_fate=SKIPPED
+            paper=result.paper,
+            verdicts=result.verdicts,
+            totals=total(result.verdicts),
+            figures=figures,
+            quick=quick,
         )
         written.append(folder / f"{result.paper.id}.html")
         written[-1].write_text(page, encoding="utf-8")
-    index = pages.get_template("index.html").render(results=results, quick=quick, skipped_fate=SKIPPED)
+    index = pages.get_template("index.html").render(
+        results=[(result, total(result.verdicts)) for result in results],
+        totals=total([verdict for result in results for verdict in result.verdicts]),
+        quick=quick,
+    )
     written.append(folder / "index.html")
     written[-1].write_text(index, encoding="utf-8")
     return written
@@ -93,6 +105,24 @@ def _shown(result: Result, figure: Figure) -> dict[str, Any]:
 
 def _plot(figure: Figure, metric: str, cells: Cells) -> dict[str, Any]:
     """An inline SVG and the words that stand for it."""
+    with mpl.rc_context(
+        {
+            "text.color": _INK,
+            "axes.labelcolor": _INK,
+            "axes.edgecolor": _INK,
+            "xtick.color": _INK,
+            "ytick.color": _INK,
+            "grid.color": _INK,
+            "svg.hashsalt": f"keyveil {figure.id} {metric}",
+            "svg.fonttype": "none",
+        }
+    ):
+        svg = _themed(_drawn(figure, metric, cells))
+    return {"svg": Markup(svg), "alt": _in_words(figure, metric, cells)}  # noqa: S704
+
+
+def _drawn(figure: Figure, metric: str, cells: Cells) -> Canvas:
+    """Every method's curve with its bars, theory dashed, the paper's own points hollow."""
     canvas = Canvas(figsize=(5.6, 3.9), layout="constrained")
     axes = canvas.subplots()
     for place, method in enumerate(figure.methods):
@@ -100,14 +130,17 @@ def _plot(figure: Figure, metric: str, cells: Cells) -> dict[str, Any]:
         found = [(value, cell) for value, cell in found if cell.get(metric) is not None]
         if not found:
             continue
-        colour = COLOURS[place % len(COLOURS)]
+        colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
+        if method in figure.printed and metric == figure.metrics[0]:
+            printed = [_UNIT * number for number in figure.printed[method]]
+            axes.plot(figure.values, printed, marker, color=colour, markerfacecolor="none", markersize=9)
         axes.errorbar(
             [value for value, _ in found],
             [cell[metric] for _, cell in found],
             yerr=[1.96 * (cell.get(f"{metric}_se") or 0.0) for _, cell in found],
             label=method,
             color=colour,
-            marker=MARKERS[place % len(MARKERS)],
+            marker=marker,
             capsize=3,
         )
         theory = [(value, cell.get(f"{metric}_theory")) for value, cell in found]
@@ -115,7 +148,7 @@ def _plot(figure: Figure, metric: str, cells: Cells) -> dict[str, Any]:
             axes.plot(*zip(*theory, strict=True), color=colour, linestyle="--", linewidth=1)
     truth = [(value, cells[place, value]["mean_truth"]) for place, value in cells if metric == "mean"]
     if truth:
-        axes.plot(*zip(*sorted(set(truth)), strict=True), color="black", linewidth=1, label="truth")
+        axes.plot(*zip(*sorted(set(truth)), strict=True), color=_INK, linewidth=1, label="truth")
     if metric not in _LINEAR and axes.lines:
         axes.set_yscale("log")
     if figure.sweep in ("users", "keys") and len(figure.values) > 1:
@@ -124,11 +157,18 @@ def _plot(figure: Figure, metric: str, cells: Cells) -> dict[str, Any]:
     axes.set_ylabel(AXES.get(metric, metric))
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize=8)
+    return canvas
+
+
+def _themed(canvas: Canvas) -> str:
+    """The plot as SVG whose colours are the page's: it follows the theme."""
     out = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": f"keyveil {figure.id} {metric}", "svg.fonttype": "none"}):
-        canvas.savefig(out, format="svg", metadata={"Date": None})
+    canvas.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
     svg = out.getvalue()
-    return {"svg": Markup(svg[svg.index("<svg") :]), "alt": _in_words(figure, metric, cells)}  # noqa: S704
+    svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")
+    for place, colour in enumerate(COLOURS):
+        svg = svg.replace(colour.lower(), f"var(--curve-{place})")
+    return svg
 
 
 def _in_words(figure: Figure, metric: str, cells: Cells) -> str:
@@ -144,7 +184,7 @@ def _in_words(figure: Figure, metric: str, cells: Cells) -> str:
 
 
 def _table(figure: Figure, cells: Cells) -> dict[str, Any]:
-    """Ours and the printed numbers side by side, for the first metric, in the paper's unit of 1e-4."""
+    """Ours and the printed numbers side by side, for the first metric, in the papers' unit."""
     metric = figure.metrics[0]
     rows = []
     for place, value in enumerate(figure.values):
@@ -157,4 +197,5 @@ def _number(cell: dict[str, Any], metric: str) -> str:
     value, error = cell.get(metric), cell.get(f"{metric}_se")
     if value is None:
         return "-"
-    return f"{1e4 * value:.4g}" + ("" if error is None or math.isnan(error) else f" ± {1e4 * error:.2g}")
+    said = f"{value / _UNIT:.4g}"
+    return said if error is None or math.isnan(error) else f"{said} ± {error / _UNIT:.2g}"

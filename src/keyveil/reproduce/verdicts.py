@@ -11,6 +11,8 @@ asked only of figures without clipping.
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +33,17 @@ class ClaimVerdict:
     claim: Claim
     fate: str
     evidence: str
+
+
+def total(verdicts: Sequence[ClaimVerdict]) -> dict[str, int]:
+    """How many claims met each fate, those that none met left out.
+
+    >>> claim = Claim(text="t", figure="f", metric="m")
+    >>> total([ClaimVerdict(claim=claim, fate=fate, evidence="") for fate in (FAILS, HOLDS, HOLDS)])
+    {'holds': 2, 'does not hold': 1}
+    """
+    met = Counter(verdict.fate for verdict in verdicts)
+    return {fate: met[fate] for fate in (HOLDS, CORRECTED, FAILS, SKIPPED) if met[fate]}
 
 
 def judge(claim: Claim, figure: Figure, cells: Cells) -> ClaimVerdict:
