@@ -1,0 +1,106 @@
+"""Clear segments in a collector: tallies add up to the whole, however reports came, and whatever happened."""
+
+import json
+import random
+from contextlib import contextmanager
+
+import pytest
+from collecting import WHO, Caller, make_reports
+from segmented import crowd_of, random_campaign
+
+from keyveil.collector.campaigns.verify import verify
+from keyveil.collector.store import open_store
+from keyveil.collector.store.cells import pack, unpack
+from keyveil.segments import Segments
+from keyveil.tally.count import UNDECODED
+
+
+def asking(seed, **changes):
+    return random_campaign(seed, **{**WHO, "ids": "own", **changes})
+
+
+@contextmanager
+def opened(url):
+    store = open_store(url)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def faults(url):
+    with opened(url) as store:
+        return verify(store).faults
+
+
+@pytest.mark.timeout(400)
+def test_of_100_random_campaigns_segments_add_up_to_the_whole_as_in_files(store_url):
+    caller = Caller(store_url)
+    # The shared store counts as the embedded one does, and answers more slowly.
+    for seed in range(0, 100, 1 if store_url.startswith("sqlite") else 4):
+        campaign, rng = asking(seed), random.Random(seed)
+        crowd = crowd_of(campaign, 40, seed)
+        caller.create(campaign, uploads="open")
+        wrong = crowd.reports[0][:-1] + b"\xff"
+        cut = rng.randrange(1, 39)
+        assert caller.send(campaign, [wrong]) == ["not-canonical"]
+        assert caller.send(campaign, crowd.reports[:cut]) == ["accepted"] * cut
+        said = caller.send(campaign, [*crowd.reports[cut - 1 :], wrong])
+        assert said == ["duplicate", *["accepted"] * (40 - cut), "duplicate"]
+        found = caller.collector.readout.tally(campaign.id, 1)
+        assert found == campaign.tally(crowd.reports)
+        assert found.unsettled() == []
+        path = f"/v1/campaigns/{campaign.id}/rounds/1"
+        assert caller("GET", f"{path}/tally", token=caller.admin).json == json.loads(found.to_json())
+        assert caller("POST", f"{path}/recount", token=caller.admin).json["agrees"]
+    caller.close()
+    assert faults(store_url) == []
+
+
+@pytest.mark.parametrize("cohorts", [16, 4096])
+def test_segments_are_there_again_after_a_crash(store_url, cohorts):
+    """Hashed answers of few cohorts wait undecoded, in the segments as in the whole."""
+    campaign = asking(0, mechanism="bucket", cohorts=cohorts, dither=16, keys=list("abcdefgh"))
+    crowd = crowd_of(campaign, 90, 1)
+    first = Caller(store_url)
+    first.create(campaign, uploads="open")
+    for start in range(0, 90, 30):
+        assert first.send(campaign, crowd.reports[start : start + 30]) == ["accepted"] * 30
+    first.crash()
+    again = Caller(store_url)
+    assert again.collector.readout.tally(campaign.id, 1) == campaign.tally(crowd.reports)
+    again.close()
+    assert faults(store_url) == []
+
+
+def test_a_tally_whose_segments_do_not_add_up_is_found(store_url):
+    """A segment's counts moved to another: every checksum is right, and the whole is as it was."""
+    caller, campaign = Caller(store_url), asking(3)
+    caller.create(campaign, uploads="open")
+    caller.send(campaign, crowd_of(campaign, 40, 3).reports)
+    caller.close_round(campaign, 1)
+    tally = caller.collector.readout.tally(campaign.id, 1)
+    caller.close()
+    assert faults(store_url) == []
+    first, second, *_ = tally.segments
+    swapped = {first: tally.segments[second], second: tally.segments[first]}
+    moved = pack(tally.with_segments({**tally.segments, **swapped}))
+    with opened(store_url) as store, store.write() as tx:
+        tx._run("update tallies set cells = ?", (moved,))
+    assert ["or say something else" in fault for fault in faults(store_url)] == [True]
+
+
+def test_what_is_stored_is_read_again():
+    for seed in range(0, 100, 9):
+        campaign = asking(seed)
+        tally = campaign.tally(crowd_of(campaign, 30, seed).reports)
+        assert unpack(pack(tally), question=tally.question, n_reports=30) == tally
+
+
+def test_devices_that_say_nothing_are_others(caller):
+    campaign = asking(2, segments=Segments(told="clear", attributes=(("platform", ("ios",)),)))
+    caller.create(campaign, uploads="open")
+    assert caller.send(campaign, make_reports(campaign, 5)) == ["accepted"] * 5
+    tally = caller.collector.readout.tally(campaign.id, 1)
+    assert list(tally.segments) == [(0, 0)]
+    assert UNDECODED not in tally.cells
