@@ -1,8 +1,8 @@
 """A tally as bytes: a line of JSON (names, shapes, types), the arrays, a checksum.
 
 Counts are written in the narrowest unsigned type that holds them: most are small for long. Where most are
-zero, the others are written with their places. Tallies of segments follow that of the whole, each with heads of
-its own: of those that have no report nothing is written.
+zero, the others are written with their places. Tallies of segments follow that of the whole, each with heads
+of its own: of those that have no report nothing is written.
 """
 
 from __future__ import annotations

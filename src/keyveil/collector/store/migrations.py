@@ -10,7 +10,7 @@
     5   the shared store has `recent_tallies`, what groups add to tallies; the embedded one is as it was
     6   `batch_parts` that relays forwarded, and `opening_keys` of what they carry
     7   `series` with their `waves`, `added_keys` and `annotations`
-    8   tallies hold those of segments as well, and write places of counts in bins; the tables are as they were
+    8   tallies hold those of segments as well, and places of counts in bins; the tables are as they were
 
 A store of schema 2 says "1" of itself too: its tables tell. All steps run in the transaction that writes
 the new number, so a store is of one schema or of another, whenever the process dies. What a step does
