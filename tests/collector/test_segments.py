@@ -104,3 +104,79 @@ def test_devices_that_say_nothing_are_others(caller):
     tally = caller.collector.readout.tally(campaign.id, 1)
     assert list(tally.segments) == [(0, 0)]
     assert UNDECODED not in tally.cells
+
+
+# --- what is read out ---
+
+
+@pytest.fixture
+def told(caller):
+    """A campaign with segments and 300 reports, among them many of one platform."""
+    segments = Segments(told="clear", attributes=(("platform", ("ios", "web")), ("country", ("de",))))
+    campaign = asking(2, mechanism="bucket", segments=segments, keys=list("abcdef"), epsilon=4.0)
+    caller.create(campaign, uploads="open")
+    crowd = crowd_of(campaign, 300, 7)
+    assert set(caller.send(campaign, crowd.reports)) == {"accepted"}
+    return caller, campaign, crowd
+
+
+def test_breakdowns_are_sent_by_columns(told):
+    caller, campaign, crowd = told
+    path = f"/v1/campaigns/{campaign.id}/breakdowns"
+    said = caller("GET", path, token=caller.admin).json
+    expected = campaign.breakdowns(campaign.tally(crowd.reports), post="none")
+    assert said["is_open"]
+    assert said["metadata"] == {**expected.metadata, "state": "interim"}
+    assert said["keys"] == list("abcdef")
+    assert [
+        (each["attribute"], [one["value"] for one in each["segments"]]) for each in said["attributes"]
+    ] == [
+        ("country", ["de", "other"]),
+        ("platform", ["ios", "web", "other"]),
+    ]
+    for each in said["attributes"]:
+        for one in each["segments"]:
+            release = expected.release(each["attribute"], one["value"])
+            assert one["users"] == release.metadata["users"]
+            assert one["columns"]["frequency"] == release.columns["frequency"].tolist()
+            assert one["columns"]["mean_low"] == release.columns["mean_low"].tolist()
+        assert sum(one["users"] for one in each["segments"]) == 300
+    only = caller("GET", f"{path}?by=platform", token=caller.admin).json
+    assert [each["attribute"] for each in only["attributes"]] == ["platform"]
+    assert caller("GET", f"{path}?by=colour", token=caller.admin).code == "bad-request"
+    assert caller("GET", path).code == "no-token"
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "parquet", "arrow"])
+def test_a_release_by_segments_is_long(told, form):
+    caller, campaign, crowd = told
+    answer = caller(
+        "GET", f"/v1/campaigns/{campaign.id}/release?format={form}&by=platform,country", token=caller.admin
+    )
+    assert (answer.status, answer.headers["keyveil-state"]) == (200, "open")
+    found = campaign.breakdowns(campaign.tally(crowd.reports), by=["platform", "country"])
+    if form == "csv":
+        assert answer.body.decode() == found.to_csv()
+    if form == "json":
+        assert answer.json["rows"] == json.loads(found.to_json())["rows"]
+
+
+def test_without_reports_or_clear_labels_there_is_nothing_to_break_down(caller):
+    empty, plain = asking(2, name="empty"), asking(2, segments=None)
+    for campaign in (empty, plain):
+        caller.create(campaign, uploads="open")
+    caller.send(plain, make_reports(plain, 3))
+    path = "/v1/campaigns/{}/breakdowns"
+    assert caller("GET", path.format(empty.id), token=caller.admin).code == "no-reports"
+    assert caller("GET", path.format(plain.id), token=caller.admin).code == "bad-request"
+
+
+def test_reports_with_labels_are_examined_and_segments_compared(told):
+    caller, campaign, _ = told
+    found = caller("POST", f"/v1/campaigns/{campaign.id}/rounds/1/examine", token=caller.admin).json
+    assert (found["reports"], found["alarm"]) == (300, False)
+    assert {each["what"].split('"')[1].split(" = ")[0] for each in found["segments"]} == {
+        "country",
+        "platform",
+    }
+    assert min(each["p"] for each in found["segments"]) > 1e-6
