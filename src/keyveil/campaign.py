@@ -172,6 +172,7 @@ class Campaign:
         if not is_described:
             self._check_heeds_want()
             self._check_tells_segments()
+            self._check_hides_segments()
             if not self.has_several_rounds:
                 self.build()
 
@@ -464,6 +465,14 @@ class Campaign:
             raise CampaignError(
                 f'"{self.mechanism}" builds each round on what all users told in the last, and tells nothing '
                 "of a segment, at $.segments; leave segments out, or choose auto or a method of one round"
+            )
+
+    def _check_hides_segments(self) -> None:
+        """Refuse a central promise beside clear labels: a report hides among those of its labels alone."""
+        if self.central_epsilon is not None and self.clear_labels:
+            raise CampaignError(
+                "clear labels split every batch of a relay, and nobody knows beforehand how small the parts "
+                'are, at $.central_epsilon; leave it out, or say told = "private"'
             )
 
     def build(self) -> Mechanism:
