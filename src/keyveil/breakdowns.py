@@ -2,8 +2,8 @@
 
 A segment's numbers come from its own reports, by the estimator of the whole: nothing is borrowed from others,
 and intervals are as wide as so many reports make them. Where a method asks several rounds, what its small
-groups told (`Method.of_everybody`: how many pairs users hold, where means lie) is that of all users, because
-too few of a segment were asked; what most users told is the segment's own.
+groups said (`Method.of_everybody`: how many pairs users hold, where means lie) is that of all users, because
+too few of a segment were asked; what most users said is the segment's own.
 
 A label is not private: whoever reads a report knows it. What is noised is what the segment's users hold.
 """
@@ -155,11 +155,11 @@ def break_down(
 
 
 def clear_segments(campaign: Campaign) -> Segments:
-    """The segments whose labels a campaign is told in the clear, or a refusal."""
+    """The segments of a campaign whose labels are in the clear, or a refusal."""
     if campaign.segments is None or not campaign.segments.is_clear:
-        told = "has no segments" if campaign.segments is None else "has private segments"
+        why = "has no segments" if campaign.segments is None else "has private segments"
         raise CampaignError(
-            f'campaign {campaign.id[:12]} {told}; a breakdown needs labels told = "clear", at $.segments'
+            f"campaign {campaign.id[:12]} {why}; a breakdown needs clear labels, at $.segments"
         )
     return campaign.segments
 
@@ -174,7 +174,7 @@ def _in_order(segments: Segments, attribute: str) -> Iterator[tuple[Segment, str
 
 
 def _history_of(method: Method, history: History, segment: Segment) -> History:
-    """What a segment's users told, and in the rounds that speak of everybody what all users did."""
+    """What a segment's users said, and in the rounds that speak of everybody what all users did."""
     shared = method.of_everybody or ()
     return [
         (
@@ -201,7 +201,7 @@ def _metadata(
     users: Mapping[str, Mapping[str, int]],
     unread: Sequence[str],
 ) -> dict[str, Any]:
-    notes = ["labels were told in the clear: they are not private"]
+    notes = ["labels are in the clear: they are not private"]
     if method.of_everybody:
         notes.append("how many pairs users hold, and where means lie, is taken to be as among all users")
     if unread:

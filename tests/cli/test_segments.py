@@ -54,7 +54,7 @@ def reports(campaign, pairs, tmp_path):
     path = tmp_path / "reports.parquet"
     shown = keyveil("perturb", campaign, pairs, "-o", path)
     assert shown.exit_code == 0, shown.output
-    assert 'no column country: everybody is told to be "other"' in shown.output
+    assert 'no column country: everybody is "other"' in shown.output
     return path
 
 
@@ -74,7 +74,7 @@ def test_a_table_a_segment(campaign, reports, tmp_path):
     out = tmp_path / "by.csv"
     shown = keyveil("estimate", campaign, reports, "--by", "platform", "-o", out)
     assert shown.exit_code == 0, shown.output
-    assert "People, by platform: told in the clear, not private" in shown.output
+    assert "People, by platform: labels in the clear, not private" in shown.output
     rows = list(csv.DictReader(out.read_text(encoding="utf-8").splitlines()))
     assert [(row["attribute"], row["segment"], row["key"]) for row in rows] == [
         ("platform", value, key) for value in ("android", "ios", "other") for key in ("maps", "mail")

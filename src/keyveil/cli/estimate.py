@@ -186,4 +186,4 @@ def show_breakdowns(apart: Breakdowns, whole: Release, top: int) -> None:
             (Text(printable(key)), *(cells[key] for cells in found.values())) for key in keys
         ]
         heads = ("key", *(f"{printable(value)}, {users[value]:,} reports" for value in known))
-        output().print(table(f"People, by {attribute}: told in the clear, not private", heads, rows))
+        output().print(table(f"People, by {attribute}: labels in the clear, not private", heads, rows))
