@@ -97,3 +97,28 @@ def test_a_tally_as_a_file_keeps_its_segments(campaign, reports, tmp_path):
 def test_an_attribute_that_there_is_not_is_refused(campaign, reports):
     shown = CliRunner().invoke(command, ["estimate", str(campaign), str(reports), "--by", "colour"])
     assert "expected an attribute among country, platform" in str(shown.exception)
+
+
+def test_simulations_score_every_segment_by_itself(pairs):
+    shown = keyveil(
+        "simulate",
+        pairs,
+        "--mechanism",
+        "kvue",
+        "--epsilon",
+        "4",
+        "--repeats",
+        "2",
+        "--segment",
+        "platform",
+        "--json",
+    )
+    rows = json.loads(shown.stdout)
+    assert [(row["segment"], row["users"]) for row in rows] == [("android", 300), ("ios", 300), ("web", 300)]
+    assert "ios: 300 users" in keyveil(
+        "simulate", pairs, "--mechanism", "kvue", "--epsilon", "4", "--repeats", "1", "--segment", "platform"
+    ).stdout.replace("\n", " ")
+    refused = CliRunner().invoke(
+        command, ["simulate", str(pairs), "--mechanism", "kvue", "--epsilon", "4", "--segment", "colour"]
+    )
+    assert 'lacks the column "colour" that --segment names' in str(refused.exception)

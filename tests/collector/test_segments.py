@@ -212,3 +212,14 @@ def test_labels_ride_along_in_every_round(caller, mechanism):
     }
     assert all(len(one["columns"]["frequency"]) == 30 for one in platform["segments"])
     assert "taken to be as among all users" in said["metadata"]["notes"][1]
+
+
+def test_other_segments_are_another_question(caller):
+    campaign = asking(2, segments=Segments(told="clear", attributes=(("platform", ("ios",)),)))
+    caller.create(campaign, uploads="open")
+    body = {**json.loads(campaign.canonical_json), "segments": {"told": "clear", "platform": ["ios", "web"]}}
+    said = caller("POST", f"/v1/campaigns/{campaign.id}/compare", token=caller.admin, json_body=body).json
+    (change,) = said["changes"]
+    assert (change["field"], change["reports_stay_usable"]) == ("segments", False)
+    assert change["before"] == {"told": "clear", "platform": ["ios"]}
+    assert "places of attributes and values" in change["why"]

@@ -25,7 +25,7 @@ from keyveil.batch.labels import labels_of
 from keyveil.batch.records import units_of
 from keyveil.domain import Domain
 from keyveil.errors import PairsError
-from keyveil.segments import OTHER, Segments
+from keyveil.segments import MOST_VALUES, OTHER, Segments
 from keyveil.simulate.population import Floats, Ints, Population
 from keyveil.simulate.tables import read_table
 
@@ -184,6 +184,19 @@ def read_file(
         clamped=int(outside.sum()),
         unlabelled=() if segments is None else tuple(name for name in segments.names if name not in named),
     )
+
+
+def segments_in(path: str | Path, column: str) -> Segments:
+    """The segments that a column of a file names: the values that most rows have; all others are "other"."""
+    path = Path(path)
+    cells = read_table(path).cells
+    named = _named(list(cells.column_names), column, "segment", path)
+    counts = pc.value_counts(cells[named].cast(pa.string()).drop_null())
+    rows = sorted(
+        ((each["counts"], each["values"]) for each in counts.to_pylist()), key=lambda row: (-row[0], row[1])
+    )
+    values = tuple(value for _, value in rows if value not in ("", OTHER))
+    return Segments(told="clear", attributes=((named, values[:MOST_VALUES]),))
 
 
 # --- columns ---
