@@ -10,6 +10,7 @@ from keyveil.client import Reporter
 from keyveil.collector.http.endpoints import ENDPOINTS
 from keyveil.collector.http.openapi import document
 from keyveil.collector.tokens import Role
+from keyveil.segments import Segments
 
 OPERATIONS = [
     (method.upper(), path, operation)
@@ -26,7 +27,9 @@ class World:
 
     def __init__(self, folder):
         self.caller = Caller(f"sqlite:///{folder}/c.db")
-        self.here, self.there = make_question(ids="issued"), make_question(name="elsewhere")
+        by = Segments(told="clear", attributes=(("platform", ("ios",)),))
+        self.here = make_question(ids="issued", segments=by)
+        self.there = make_question(name="elsewhere")
         for campaign in (self.here, self.there):
             self.caller.create(campaign)
         self.series, self.ended, elsewhere = (self.begin(f"asked again {no}") for no in range(3))

@@ -31,7 +31,7 @@ class Story:
     report_id: bytes
     """Of what was sent; nothing if nothing was."""
     sent: bytes | None
-    labels: tuple[int, ...]
+    labels: tuple[int, ...] = ()
     """What this device tells of itself in the clear, where the campaign asks for that."""
     goes_through_relay: bool
     spent: float
