@@ -29,6 +29,7 @@ from keyveil.methods import MECHANISM_OPTIONS, METHODS, WANTS, find_method, has_
 from keyveil.numerics import parse_epsilon
 from keyveil.report import CAMPAIGN_BYTES
 from keyveil.rounds import Round, described
+from keyveil.segments import MOST_ATTRIBUTES, Segments
 from keyveil.series import Series
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 # What a device reads at most; no question needs more.
 LARGEST_TEXT, MOST_KEYS = 1 << 20, 1 << 15
 LONGEST_UNIT = 40
-# Keys, names, the range; the campaign and its series.
-_LISTS, _TABLES = 3, 2
+# Keys, names, the range, the values of every attribute; the campaign, its series and its segments.
+_LISTS, _TABLES = 3 + MOST_ATTRIBUTES, 3
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII)
 _LAST_YEAR = 9998
@@ -113,6 +114,8 @@ class Campaign:
     `epsilon`, `batch` and the central promise are those of one answer, so of one wave; `users` are those of
     the whole series.
     """
+    segments: Segments | None = None
+    """By what users are told apart, and whether their labels are in the clear: `[segments]` of a file."""
     unit: str | None = None
     """What values are counted in ("minutes"), for people."""
     names: Sequence[str] | Mapping[str, str] | None = None
@@ -129,6 +132,7 @@ class Campaign:
         _expect(self.other, bool, "true or false", "other")
         _expect(self.beyond, bool, "true or false", "beyond")
         _expect(self.series, Series | None, "a Series", "series")
+        _expect(self.segments, Segments | None, "Segments", "segments")
         if self.ids not in (OWN, ISSUED):
             raise CampaignError(f'ids must be "{OWN}" or "{ISSUED}", got {str(self.ids)[:40]!r}, at $.ids')
         if self.expires and _read_moment(self.expires) is None:
@@ -210,6 +214,8 @@ class Campaign:
                 raise CampaignError(f'field "{field_name}" is missing, at $.{field_name}')
         if (series := given.pop("series", None)) is not None:
             given["series"] = Series.from_fields(series)
+        if (segments := given.pop("segments", None)) is not None:
+            given["segments"] = Segments.from_fields(segments)
         return cls(**given, is_described=is_described)
 
     @classmethod
@@ -241,6 +247,8 @@ class Campaign:
         said = {name: value for name, value in values if value is not None and (name, value) not in _UNSAID}
         if self.series is not None:
             said["series"] = self.series.to_fields()
+        if self.segments is not None:
+            said["segments"] = self.segments.to_fields()
         return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @cached_property
