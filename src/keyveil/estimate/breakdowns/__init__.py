@@ -1,4 +1,4 @@
-"""Where it differs: estimates of segments side by side, pulled together, told apart, and made representative."""
+"""Where it differs: segments side by side, told apart and made representative; keys held together."""
 
 from keyveil.estimate.breakdowns.cells import Cells
 from keyveil.estimate.breakdowns.differences import (
@@ -9,21 +9,29 @@ from keyveil.estimate.breakdowns.differences import (
     from_whole,
     most_different,
 )
+from keyveil.estimate.breakdowns.pairs import TOWARDS_CHANCE, Together, pairs_together
+from keyveil.estimate.breakdowns.private import by_segment, of_all, segment_shares
 from keyveil.estimate.breakdowns.represent import design_effect, represent, weights_of
 from keyveil.estimate.breakdowns.towards_whole import SPREADS, Shrunk, towards_whole
 
 __all__ = [
     "FALSE_ALARMS",
     "SPREADS",
+    "TOWARDS_CHANCE",
     "Cells",
     "Contrasts",
     "Different",
     "Shrunk",
+    "Together",
     "between",
+    "by_segment",
     "design_effect",
     "from_whole",
     "most_different",
+    "of_all",
+    "pairs_together",
     "represent",
+    "segment_shares",
     "towards_whole",
     "weights_of",
 ]

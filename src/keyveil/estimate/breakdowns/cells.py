@@ -15,12 +15,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from keyveil.errors import TallyError
 from keyveil.estimate.estimates import Estimates, Floats
 from keyveil.estimate.influence import Lever
 from keyveil.estimate.series.observations import CLEAR_OF_ZERO
 from keyveil.numerics import CONFIDENCE, two_sided_z
+
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -100,7 +103,7 @@ class Cells:
         noise = np.array([segment.frequency_se for segment in heard])
         error = np.sqrt(noise**2 + np.array(drawn)[:, None] * of_draw / np.maximum(users, 1)[:, None])
         asked = np.maximum([segment.asked for segment in heard], 1)
-        loudest = np.array([_loudest(segment) for segment in heard])[:, None] / asked
+        loudest = np.array([loudest_report(segment) for segment in heard])[:, None] / asked
         return cls.of_arrays(
             [segment.frequency for segment in heard],
             error,
@@ -111,10 +114,10 @@ class Cells:
 
     @classmethod
     def of_means(cls, segments: Sequence[Estimates]) -> Cells:
-        """Means on the scale [-1, 1], of cells whose frequency lies far enough from 0 for a nearly normal law.
+        """Means on the scale [-1, 1], of cells whose frequency lies far enough from 0.
 
-        The ratio of two normal numbers, r the relative error of the lower and c the correlation of the
-        ratio's error with it, has a skewness of 6 r c to first order.
+        The ratio of two normal numbers has a skewness of 6 r c to first order, where r is the relative error
+        of the lower and c the correlation of the ratio's error with it.
         """
         heard = [segment.heard for segment in segments]
         frequency, noise, mean, error, crossed = (
@@ -148,7 +151,7 @@ class Cells:
         return int(self.estimate.shape[1])
 
     @property
-    def known(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    def known(self) -> Mask:
         """Where there is an estimate."""
         return np.isfinite(self.estimate)
 
@@ -182,20 +185,20 @@ class Cells:
         return self.estimate - reach, self.estimate + reach + self.hidden
 
 
-def reach(error: Floats, skewness: Floats, z: float) -> Floats:
-    """How far an estimate lies from the truth as rarely as a normal one lies z errors from it, at most.
+def reach(skewness: Floats, z: float) -> Floats:
+    """How many errors a skew estimate lies from the truth as rarely as a normal one lies z from it, at most.
 
     The first term that Cornish and Fisher add to a normal quantile, on both sides, since only the size of
     the skewness is known.
 
-    >>> reach(np.array([1.0, 1.0]), np.array([0.0, 0.3]), 4.0).tolist()
+    >>> reach(np.array([0.0, 0.3]), 4.0).tolist()
     [4.0, 4.75]
     """
-    far: Floats = error * (z + skewness * max(z * z - 1, 0.0) / 6)
+    far: Floats = z + skewness * max(z * z - 1, 0.0) / 6
     return far
 
 
-def _share(known: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], users: Floats) -> Floats:
+def _share(known: Mask, users: Floats) -> Floats:
     weights = known * users[:, None]
     share: Floats = weights / np.maximum(weights.sum(axis=0), np.finfo(float).tiny)
     return share
@@ -210,9 +213,9 @@ def _whole(estimate: Floats, error: Floats, users: Floats) -> tuple[Floats, Floa
     return np.where(some, total, np.nan), np.where(some, noise, np.inf)
 
 
-def _loudest(segment: Estimates) -> float:
+def loudest_report(raw: Estimates) -> float:
     """The most that one report adds to a sum of reports; 0 where nothing is known of it."""
-    return segment.lever.weight if isinstance(segment.lever, Lever) else 0.0
+    return raw.lever.weight if isinstance(raw.lever, Lever) else 0.0
 
 
 def _hidden(segment: Estimates) -> Floats:

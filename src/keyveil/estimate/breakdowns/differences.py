@@ -2,9 +2,9 @@
 
 A contrast of a key is a sum of its cells with known weights that add up to 0: a segment less the whole, a
 segment less another. Segments are independent, so its variance is the sum of theirs, and what it is skewed by
-at most the sum of what they are. Of c contrasts each is given the level 5 % / c (Bonferroni: nothing is assumed
-of how keys vary together), so in 95 of 100 tables all intervals hold at once, and in a table without any
-difference at most 5 of 100 times anything is called different.
+at most the sum of what they are. Of c contrasts each is given the level 5 % / c (Bonferroni: nothing is
+assumed of how keys vary together). So in 95 of 100 tables all intervals hold at once, and of 100 tables
+without any difference at most 5 have one that is called so.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Contrasts:
         return self._interval(two_sided_z(1 - (1 - confidence) / max(self.made, 1)))
 
     def _interval(self, z: float) -> tuple[Floats, Floats]:
-        far = reach(self.standard_error, self.skewness, z)
+        far = self.standard_error * reach(self.skewness, z)
         return self.estimate - far - self.below, self.estimate + far + self.above
 
 
@@ -145,4 +145,3 @@ def most_different(cells: Cells, false_alarms: float = FALSE_ALARMS) -> tuple[Di
         for s, k in zip(segments, keys, strict=True)
     ]
     return tuple(sorted(listed, key=lambda each: (-each.least, each.key, each.segment)))
-

@@ -67,16 +67,15 @@ def weights_of(names: Sequence[str], sizes: Mapping[str, float]) -> Floats:
     found = np.array([sizes[name] for name in names], dtype=float)
     if not (np.isfinite(found).all() and (found >= 0).all() and found.sum() > 0):
         raise DomainError("sizes of segments must be numbers from 0, not all of them 0")
-    return found / found.sum()
+    share: Floats = found / found.sum()
+    return share
 
 
 def represent(segments: Sequence[Estimates], weights: Floats) -> Estimates:
-    """Estimates of the population of which each segment is this share; the people in it are drawn by chance."""
+    """Estimates of the population of which each segment is this share; people are drawn by chance."""
     heard = [segment.heard for segment in segments]
     needed = weights > 0
-    if any(
-        segment.n_reports == 0 for segment, is_needed in zip(heard, needed, strict=True) if is_needed
-    ):
+    if any(segment.n_reports == 0 for segment, is_needed in zip(heard, needed, strict=True) if is_needed):
         raise DomainError("a segment that nobody answered for cannot be represented; give it size 0")
 
     def total(name: str, power: int = 1) -> Floats:
@@ -86,12 +85,12 @@ def represent(segments: Sequence[Estimates], weights: Floats) -> Estimates:
 
     frequency, signed = total("frequency"), total("signed")
     error = np.where(needed[:, None], Cells.of_frequencies(segments).standard_error, 0.0)
-    with np.errstate(invalid="ignore"):
-        spread = Covariance(
-            frequency=(weights[:, None] ** 2 * error**2).sum(axis=0),
-            signed=(weights[needed, None] ** 2 * np.array([s.signed_se for s in heard])[needed] ** 2).sum(axis=0),
-            crossed=total("covariance", 2),
-        )
+    of_signed = np.where(needed[:, None], [segment.signed_se for segment in heard], 0.0)
+    spread = Covariance(
+        frequency=(weights[:, None] ** 2 * error**2).sum(axis=0),
+        signed=(weights[:, None] ** 2 * of_signed**2).sum(axis=0),
+        crossed=total("covariance", 2),
+    )
     mean = mean_of(signed, frequency)
     is_cut = any(segment.unheard is not None for segment in segments)
     made = Estimates(

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keyveil.estimate.breakdowns.cells import Cells
+from keyveil.estimate.breakdowns.cells import Cells, Mask
 from keyveil.estimate.estimates import Floats
 from keyveil.numerics import CONFIDENCE, two_sided_z
 
 STEP = "towards the whole"
-# How far segments may differ, in units of a key: steps of about a half, which the likelihood hardly tells apart.
+# How far segments may differ, in units of a key: the likelihood hardly tells steps of a half apart.
 SPREADS = (0.0, 0.03, 0.06, 0.1, 0.15, 0.25, 0.4, 0.6, 1.0, 1.5)
 # Shares of spreads move by less than a thousandth a step long before.
 _ITERATIONS = 60
@@ -60,7 +60,7 @@ def towards_whole(cells: Cells) -> Shrunk:
     noise = np.where(known, cells.standard_error, np.inf) ** 2
     fits = [_Fit.of(value, noise, known, (spread * cells.unit) ** 2) for spread in SPREADS]
     likely = np.array([fit.likelihood for fit in fits])
-    shares, belief = _mixing(likely, known.any(axis=0))
+    shares, belief = mixing(likely, np.asarray(known.any(axis=0)))
     mean, square = np.zeros_like(value), np.zeros_like(value)
     for fit, weight in zip(fits, belief, strict=True):
         mean += weight * fit.mean
@@ -82,7 +82,7 @@ class _Fit:
     likelihood: Floats
 
     @classmethod
-    def of(cls, value: Floats, noise: Floats, known: Floats, apart: Floats) -> _Fit:
+    def of(cls, value: Floats, noise: Floats, known: Mask, apart: Floats) -> _Fit:
         weight = np.where(known, 1 / (noise + apart), 0.0)
         total = np.maximum(weight.sum(axis=0), np.finfo(float).tiny)
         centre = (weight * value).sum(axis=0) / total
@@ -98,8 +98,11 @@ class _Fit:
         )
 
 
-def _mixing(likely: Floats, told: Floats) -> tuple[Floats, Floats]:
-    """The shares of spreads that all keys together find likeliest, and what each key believes of them."""
+def mixing(likely: Floats, told: Mask) -> tuple[Floats, Floats]:
+    """The shares of spreads that all keys together find likeliest, and what each key believes of them.
+
+    `likely` are log-likelihoods by spread and key; keys that are not `told` of count for nothing.
+    """
     chances = np.exp(likely - likely.max(axis=0))
     shares = np.full(len(chances), 1 / len(chances))
     for _ in range(_ITERATIONS):
