@@ -416,7 +416,12 @@ class Campaign:
         low, high = round.group
         return share_of_batch(self.batch, high - low)
 
-    def check_part(self, round: Round) -> None:
+    def check_round(self, round: Round) -> None:
+        """Refuse a round that asks otherwise than the campaign's own text says."""
+        self._check_part(round)
+        self._check_labels(round)
+
+    def _check_part(self, round: Round) -> None:
         """Refuse a round for a smaller part of the devices than the method asks, where a relay carries it.
 
         Batches are as much smaller as the part is: a collector that opened a round for very few would find
@@ -431,6 +436,14 @@ class Campaign:
                 f'expected a round for at least {float(least):g} of the devices, as "{self.mechanism}" asks, '
                 f"got one for {float(high - low):.4g}, who would not hide each other, at $.group",
                 code="small-group",
+            )
+
+    def _check_labels(self, round: Round) -> None:
+        """Refuse a round whose reports would carry other labels than the campaign says."""
+        if round.labels != self.clear_labels:
+            raise DescriptionError(
+                f"expected a round with labels of the sizes {list(self.clear_labels)}, as the campaign's "
+                f"segments, got {list(round.labels)}, at $.labels"
             )
 
     def _settle_relay(self) -> None:
@@ -514,7 +527,19 @@ class Campaign:
         """The round of a campaign that has one; it needs no telling."""
         asked = self.build()
         dither = self._bins if asked.tells_signs else UNDITHERED
-        return Round(campaign=self.id, number=1, purpose="collect", mechanism=asked, dither=dither)
+        return Round(
+            campaign=self.id,
+            number=1,
+            purpose="collect",
+            mechanism=asked,
+            dither=dither,
+            labels=self.clear_labels,
+        )
+
+    @property
+    def clear_labels(self) -> tuple[int, ...]:
+        """How many values each attribute has whose label every report carries in the clear."""
+        return () if self.segments is None else self.segments.clear_sizes
 
     @property
     def _bins(self) -> int:
@@ -548,7 +573,7 @@ class Campaign:
                 f"expected a round of campaign {self.id[:12]}, got one of another", code="other-campaign"
             )
         round = Round.from_fields({**said, "campaign": self.id}, n_keys=self.domain.n_keys)
-        self.check_part(round)
+        self.check_round(round)
         return round
 
     @classmethod
@@ -570,7 +595,7 @@ class Campaign:
         `version` is what an open round says of the protocol that opened it ("auto/1"); the newest if None.
         """
         with _collecting():
-            from keyveil.protocols import Dithered, IssuedIds, Promise, build_protocol
+            from keyveil.protocols import Dithered, IssuedIds, Labelled, Promise, build_protocol
         wanted = self._dials
         if self.rounds is not None:
             wanted["rounds"] = self.rounds
@@ -595,6 +620,8 @@ class Campaign:
         )
         if self._bins != UNDITHERED:
             made = Dithered(protocol=made, dither=self._bins)
+        if self.clear_labels:
+            made = Labelled(protocol=made, labels=self.clear_labels)
         return IssuedIds(protocol=made) if self.issues_ids else made
 
     def tally(self, reports: Iterable[bytes], round: Round | None = None) -> Tally:

@@ -1,8 +1,8 @@
 """Segments: the few groups by which a campaign tells its users apart, such as platforms or countries.
 
-An attribute has a name and a few values that a campaign declares; whoever has another value, or says none, is
-"other". A label is the number of a user's value: 0 is other, 1 the first that is declared. How it is told is the
-campaign's choice:
+An attribute has a name and a few values that a campaign declares; whoever has another value, or says none,
+is "other". A label is the number of a user's value: 0 is other, 1 the first that is declared. How it is told
+is the campaign's choice:
 
     clear     a byte an attribute beside the answer: anybody who reads a report knows it; no answer is noisier
     private   hidden in the answer itself, as what is held is
@@ -101,6 +101,11 @@ class Segments:
         raise CampaignError(
             f"expected an attribute among {', '.join(self.names)}, got {str(attribute)[:40]!r}, at $.segments"
         )
+
+    @property
+    def clear_sizes(self) -> tuple[int, ...]:
+        """How many values each attribute declares that is told in the clear: those of all, or none."""
+        return self.sizes if self.is_clear else ()
 
     def labels(self, said: Mapping[str, str | None]) -> tuple[int, ...]:
         """A user's label of each attribute: of what is not said, or not declared, 0."""
