@@ -11,8 +11,8 @@ from keyveil.estimate.breakdowns.differences import (
 )
 from keyveil.estimate.breakdowns.pairs import TOWARDS_CHANCE, Together, pairs_together
 from keyveil.estimate.breakdowns.private import by_segment, of_all, segment_shares
-from keyveil.estimate.breakdowns.represent import design_effect, represent, weights_of
-from keyveil.estimate.breakdowns.towards_whole import SPREADS, Shrunk, towards_whole
+from keyveil.estimate.breakdowns.population import design_effect, represent, weights_of
+from keyveil.estimate.breakdowns.shrunk import SPREADS, Shrunk, towards_whole
 
 __all__ = [
     "FALSE_ALARMS",

@@ -37,6 +37,8 @@ class Cells:
 
     estimate: Floats
     standard_error: Floats
+    pooled_error: Floats
+    """What it would be if the segment were like its key's whole: no chance of the cell is in it."""
     users: Floats
     """How many reports each segment has, by which the whole weighs it."""
     unit: Floats
@@ -61,13 +63,14 @@ class Cells:
         standard_error: object,
         users: object,
         *,
+        pooled_error: object = None,
         unit: object = None,
         skewness: object = 0.0,
         hidden: object = 0.0,
     ) -> Cells:
         """From numbers; what is not finite in either array is not known.
 
-        A key's unit is its size in the whole, or the error of that where it is larger, if nothing is said.
+        If nothing is said a key's unit is its size in the whole, the square of which noise makes no larger.
         """
         seen, error = np.array(estimate, dtype=float), np.array(standard_error, dtype=float)
         if seen.shape != error.shape:
@@ -77,10 +80,13 @@ class Cells:
         counts = np.array(users, dtype=float)
         if unit is None:
             size, noise = _whole(seen, error, counts)
-            unit = np.nan_to_num(np.maximum(np.abs(size), noise), nan=1.0, posinf=1.0)
+            unit = np.sqrt(
+                np.maximum(np.nan_to_num(size) ** 2 - np.nan_to_num(noise, posinf=np.inf) ** 2, 0.0)
+            )
         return cls(
             estimate=seen,
             standard_error=error,
+            pooled_error=error if pooled_error is None else np.where(known, np.asarray(pooled_error), np.inf),
             users=counts,
             unit=np.broadcast_to(np.asarray(unit, dtype=float), seen.shape[1:]).copy(),
             skewness=np.broadcast_to(np.asarray(skewness, dtype=float), seen.shape).copy(),
@@ -91,23 +97,25 @@ class Cells:
     def of_frequencies(cls, segments: Sequence[Estimates]) -> Cells:
         """The frequencies of every segment's unprocessed estimates.
 
-        The variance of the draw is that of the larger of a cell and its key's whole: where counts are small a
-        cell that came out low would otherwise look surer than it is.
+        A variance depends on the frequency, and what comes out low would look surer than it is where counts
+        are small. So it is that of the larger of a cell and its key's whole.
         """
         heard = [segment.heard for segment in segments]
         users = np.array([segment.n_reports for segment in heard], dtype=float)
         share = np.clip([segment.frequency for segment in heard], 0.0, 1.0)
-        whole = users @ share / max(users.sum(), 1.0)
-        drawn = [not (segment.moments is not None and segment.moments.drawn) for segment in heard]
-        of_draw = np.maximum(share * (1 - share), whole * (1 - whole))
-        noise = np.array([segment.frequency_se for segment in heard])
-        error = np.sqrt(noise**2 + np.array(drawn)[:, None] * of_draw / np.maximum(users, 1)[:, None])
+        whole = np.broadcast_to(users @ share / max(users.sum(), 1.0), share.shape)
+        larger = np.maximum(share, whole)
         asked = np.maximum([segment.asked for segment in heard], 1)
+        error, pooled = (
+            np.sqrt([_variance(*each) for each in zip(heard, share, at, strict=True)])
+            for at in (larger, whole)
+        )
         loudest = np.array([loudest_report(segment) for segment in heard])[:, None] / asked
         return cls.of_arrays(
             [segment.frequency for segment in heard],
             error,
             users,
+            pooled_error=pooled,
             skewness=loudest / error,
             hidden=[_hidden(segment) for segment in segments],
         )
@@ -216,6 +224,18 @@ def _whole(estimate: Floats, error: Floats, users: Floats) -> tuple[Floats, Floa
 def loudest_report(raw: Estimates) -> float:
     """The most that one report adds to a sum of reports; 0 where nothing is known of it."""
     return raw.lever.weight if isinstance(raw.lever, Lever) else 0.0
+
+
+def _variance(segment: Estimates, share: Floats, at: Floats) -> Floats:
+    """Of noise and of the draw, if the frequency were another than what came out."""
+    noise, moments = segment.frequency_se**2, segment.moments
+    drawn = at * (1 - at) / max(segment.n_reports, 1)
+    if moments is None:
+        return noise + drawn
+    asked = np.maximum(segment.asked, 1)
+    own, other = (moments.covariance(each, 0.0, asked).frequency for each in (share, at))
+    total: Floats = noise + (other - own) + (0.0 if moments.drawn else drawn)
+    return total
 
 
 def _hidden(segment: Estimates) -> Floats:

@@ -25,7 +25,7 @@ import numpy as np
 from keyveil.domain import Pairs
 from keyveil.estimate.breakdowns.cells import loudest_report, reach
 from keyveil.estimate.breakdowns.private import moments_of
-from keyveil.estimate.breakdowns.towards_whole import SPREADS, mixing
+from keyveil.estimate.breakdowns.shrunk import SPREADS, mixing
 from keyveil.estimate.estimates import Estimates, Floats, fieller
 from keyveil.estimate.series.observations import CLEAR_OF_ZERO
 from keyveil.numerics import CONFIDENCE, two_sided_z

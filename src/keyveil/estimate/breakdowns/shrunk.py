@@ -3,20 +3,20 @@
 A cell's estimate is noise around its truth; the other segments of its key show where that may lie. Given how
 far segments of a key differ, each is pulled towards what all say together:
 
-    y_sk  ~  N(x_sk, v_sk)            the unbiased estimate
+    y_sk  ~  N(x_sk, v_sk)            the unbiased estimate; v_sk as if the segment were like the whole,
+                                      since an error that follows its own estimate would weigh low ones more
     x_sk  ~  N(m_k, (r_k u_k)**2)     u_k the key's unit; m_k anywhere
-    r_k   ~  G                        on `SPREADS`, by maximum likelihood over all keys (EM)
+    r_k   ~  G                        no difference with some chance, else near one spread, by a factor of 1.5
 
-m_k is integrated out, so is r_k: a cell's posterior is a mixture over `SPREADS`, whose mean and variance are
-what is told. The raw estimate stays beside it.
-
-G is a share of keys for every spread, each with one key more than were counted: so no spread is ruled out by
-few keys, and a table of one key has a flat one.
+All of it is integrated out: m_k exactly, r_k over `SPREADS`, G over all that there may be, weighed by what all
+keys together say of it. So a cell's posterior is a mixture, whose mean and variance are what is told, and
+nothing that was estimated is taken for known. The raw estimate stays beside it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -27,8 +27,8 @@ from keyveil.numerics import CONFIDENCE, two_sided_z
 STEP = "towards the whole"
 # How far segments may differ, in units of a key: the likelihood hardly tells steps of a half apart.
 SPREADS = (0.0, 0.03, 0.06, 0.1, 0.15, 0.25, 0.4, 0.6, 1.0, 1.5)
-# Shares of spreads move by less than a thousandth a step long before.
-_ITERATIONS = 60
+# The chance that segments of a key do not differ, and by what factor keys that do are apart.
+_ALIKE, _FACTOR = (0.0, 0.5, 0.9), 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,7 +57,7 @@ def towards_whole(cells: Cells) -> Shrunk:
     """
     known = cells.known
     value = np.where(known, cells.estimate, 0.0)
-    noise = np.where(known, cells.standard_error, np.inf) ** 2
+    noise = np.where(known, cells.pooled_error, np.inf) ** 2
     fits = [_Fit.of(value, noise, known, (spread * cells.unit) ** 2) for spread in SPREADS]
     likely = np.array([fit.likelihood for fit in fits])
     shares, belief = mixing(likely, np.asarray(known.any(axis=0)))
@@ -99,16 +99,24 @@ class _Fit:
 
 
 def mixing(likely: Floats, told: Mask) -> tuple[Floats, Floats]:
-    """The shares of spreads that all keys together find likeliest, and what each key believes of them.
+    """How spreads are shared out over all keys, and what is believed of each key's.
 
     `likely` are log-likelihoods by spread and key; keys that are not `told` of count for nothing.
     """
-    chances = np.exp(likely - likely.max(axis=0))
-    shares = np.full(len(chances), 1 / len(chances))
-    for _ in range(_ITERATIONS):
-        belief = shares[:, None] * chances
-        belief /= belief.sum(axis=0)
-        counted = 1 + belief[:, told].sum(axis=1)
-        shares = counted / counted.sum()
-    belief = shares[:, None] * chances
-    return shares, belief / belief.sum(axis=0)
+    chances, laws = np.exp(likely - likely.max(axis=0)), _laws()
+    fit = laws @ chances
+    together = np.log(fit[:, told]).sum(axis=1)
+    weight = np.exp(together - together.max())
+    belief = chances * (laws.T @ (weight[:, None] / fit))
+    belief /= belief.sum(axis=0)
+    return laws.T @ weight / weight.sum(), belief
+
+
+@cache
+def _laws() -> Floats:
+    """Every G that there may be, a row each."""
+    steps = np.log(SPREADS[1:])
+    around = np.exp(-(((steps - steps[:, None]) / np.log(_FACTOR)) ** 2) / 2)
+    around /= around.sum(axis=1, keepdims=True)
+    rows = [np.concatenate([[alike], (1 - alike) * near]) for alike in _ALIKE for near in around]
+    return np.array(rows)
