@@ -106,16 +106,14 @@ class Round:
         parameters = self.mechanism.parameters
         if parameters is None or self.mechanism.word_bits != WORD_BITS:
             raise MechanismError("a mechanism that was put together by hand has no name to tell devices")
-        said: dict[str, Any] = {"format": FORMAT}
-        if self.labels:
-            said = {"format": LABELLED_FORMAT, "dither": self.dither, "labels": list(self.labels)}
-        elif self.is_dithered:
-            said = {"format": DITHERED_FORMAT, "dither": self.dither}
+        plain = DITHERED_FORMAT if self.is_dithered else FORMAT
         return {
-            **said,
             "campaign": self.campaign,
+            **({"dither": self.dither} if self.is_dithered or self.labels else {}),
+            "format": LABELLED_FORMAT if self.labels else plain,
             "group": [str(end) for end in self.group],
             "keys": None if self.keys is None else list(self.keys),
+            **({"labels": list(self.labels)} if self.labels else {}),
             "mechanism": parameters.to_json(),
             "number": self.number,
             "protocol": self.protocol,
