@@ -2,14 +2,14 @@
 
     python bench/breakdowns.py [--tables 500] [--runs 20] [--only worlds,alarms,private,pairs,price,speed]
 
-Tallies are drawn from the exact law of the mechanism, for people who are drawn anew in every run; the truth of
-segments and pairs is the law that people are drawn from, that of private cells the people themselves.
+Tallies are drawn from the exact law of the mechanism, for people who are drawn anew in every run; the truth
+of segments and pairs is the law that people are drawn from, that of private cells the people themselves.
 
-worlds    clear segments: coverage of cells, raw and pulled towards the whole, of differences one by one and all at
-          once, the MSE of pulled cells by that of raw ones, and how many true differences are listed
+worlds    clear segments: coverage of cells, raw and pulled towards the whole, of differences one by one and
+          all at once, the MSE of pulled cells by that of raw ones, and how many true differences are listed
 alarms    tables without differences in which anything is listed
 private   private cells by `bucket` over (segment, key), and by label and key of their own budgets as in
-          [PTS] (arXiv 2504.13526): `SplitBudget`
+          arXiv 2504.13526: `SplitBudget`
 pairs     30 keys, 4 of them a user, 300,000 users: errors, coverage, lifts that are surely not 1
 price     what singles cost pairs, what a private segment costs cells and totals, by the mechanism's moments
 speed     64 segments of 1,000 keys
@@ -88,12 +88,11 @@ def one_key_in_ten(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarr
 FOUR, UNEVEN = (0.25,) * 4, (0.5, 0.3, 0.15, 0.05)
 MANY = tuple(1 / np.arange(1, 65))
 WORLDS = {
-    "alike": World(FOUR, 50, 40_000, 2.0, alike),
-    "alike, uneven": World(UNEVEN, 50, 40_000, 2.0, alike),
-    "alike, epsilon 1": World(UNEVEN, 50, 40_000, 1.0, alike),
-    "alike, epsilon 6": World(UNEVEN, 50, 40_000, 6.0, alike),
+    "alike": World(FOUR, 50, 20_000, 2.0, alike),
+    "alike, uneven": World(UNEVEN, 50, 20_000, 2.0, alike),
+    "alike, epsilon 6": World(UNEVEN, 50, 20_000, 6.0, alike),
     "alike, 64 segments": World(MANY, 20, 40_000, 4.0, alike, "pckv-ue", 3),
-    "alike, kvue": World(UNEVEN, 50, 40_000, 2.0, alike, "kvue", 1),
+    "alike, kvue": World(UNEVEN, 50, 40_000, 1.0, alike, "kvue", 1),
     "alike, 250 users a segment": World(FOUR, 100, 1000, 2.0, alike, "pckv-ue", 2),
     "slightly apart": World(UNEVEN, 50, 200_000, 2.0, slightly),
     "apart": World(UNEVEN, 50, 200_000, 2.0, spread),
@@ -206,88 +205,88 @@ def alarms(tables: int) -> list[Row]:
 
 
 class SplitBudget:
-    """Key and label by their own budgets: [PTS], perturbation then sub-sampling, for one label and sets of keys.
+    """Label and key by their own budgets: PTS, and PTS with correlated perturbation, of arXiv 2504.13526.
 
-    The label is told by randomized response with epsilon_1, the key (one of l slots, dummies fill a record up)
-    by an oracle with epsilon_2; whoever's label changed tells a key all the same. Each label's count of a key
-    is then a mixture of what all labels' are, and is inverted:
+    The label is told by randomized response with a share of epsilon, the key by optimised unary encoding
+    with the rest: one of l slots, which dummies fill up. PTS tells the key whatever became of the label, so
+    what is counted by label is a mixture, which is inverted:
 
         E[N(s, k)] = sum_t P(s | t) n f_tk,          P = randomized response of S labels
 
-    As published the frequency of a class takes the tallies of keys by reported label, and the correction
-    undoes both noises: first the label's, then the oracle's. Of all shares of epsilon for the label
-    (tenths) the best is taken in hindsight, by the variance that the bench measures.
+    Correlated, a key is told where the label was kept, and else a dummy: E[N(s, k)] = P(s | s) n f_sk.
     """
 
-    def __init__(self, epsilon: float, labels: int, keys: int, pairs_per_user: int, share: float) -> None:
-        self.labels, self.keys, self.l = labels, keys, pairs_per_user
+    def __init__(self, epsilon: float, crossing: Labelled, pairs_per_user: int, share: float) -> None:
+        self.labels, self.keys, self.l = len(crossing.labels), crossing.n_keys, pairs_per_user
         grown = np.exp(share * epsilon)
-        self.kept = grown / (grown + labels - 1)
-        self.other = 1 / (grown + labels - 1)
-        rest = np.exp((1 - share) * epsilon)
-        self.p, self.q = 0.5, 1 / (rest + 1)
+        self.kept, self.other = grown / (grown + self.labels - 1), 1 / (grown + self.labels - 1)
+        self.p, self.q = 0.5, 1 / (np.exp((1 - share) * epsilon) + 1)
 
-    def cells(self, people: Population, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def cells(
+        self, people: Population, labels: np.ndarray, rng: np.random.Generator, *, correlated: bool
+    ) -> np.ndarray:
         """Estimates of the shares of users in each segment who hold each key."""
-        n, slots = people.n_users, np.maximum(people.sizes, self.l)
-        slot = rng.integers(0, slots)
+        n = people.n_users
+        slot = rng.integers(0, np.maximum(people.sizes, self.l))
         held = slot < people.sizes
         code = np.full(n, self.keys)
         code[held] = people.codes[people.offsets[:-1][held] + slot[held]]
-        moved = rng.random(n) >= self.kept - self.other
-        told = np.where(moved, rng.integers(0, self.labels, n), labels)
+        drawn = rng.integers(0, self.labels, n)
+        told = np.where(rng.random(n) < self.kept - self.other, labels, drawn)
+        if correlated:
+            code = np.where(told == labels, code, self.keys)
         own = np.bincount(told * (self.keys + 1) + code, minlength=self.labels * (self.keys + 1))
         own = own.reshape(self.labels, self.keys + 1)[:, : self.keys]
         users = np.bincount(told, minlength=self.labels)[:, None]
         support = rng.binomial(own, self.p) + rng.binomial(users - own, self.q)
         shares = (support - users * self.q) / (self.p - self.q) * self.l / n
-        # Randomized response: kept on the diagonal, other elsewhere.
+        if correlated:
+            return shares / self.kept
         return (shares - self.other * shares.sum(axis=0)) / (self.kept - self.other)
 
 
 def private(runs: int) -> list[Row]:
-    """Errors of private cells, by ours and by a split budget at its best share."""
-    rows = []
+    """Errors of private cells, by ours and by split budgets at their best share in hindsight (tenths)."""
+    rows, shares = [], np.arange(1, 10) / 10
     for epsilon in (1.0, 2.0):
         for labels, keys, l in ((4, 50, 1), (4, 50, 4), (16, 50, 4), (64, 20, 2)):
             crossing = Labelled(tuple(map(str, range(labels))), keys)
             ours = Bucket.for_epsilon(
                 epsilon, n_keys=crossing.n_codes, pairs_per_user=crossing.length(l), rho=1
             )
-            error, theirs, covered, sizes = 0.0, np.zeros(9), [], []
+            error, theirs, covered, totals = 0.0, np.zeros((2, shares.size)), [], []
             for number in range(runs):
                 rng = insecure_generator(SEED, 200, labels, keys, l, int(epsilon), number)
                 people, own, law = _labelled_people(labels, keys, l, rng)
                 raw = measured(ours, crossed(people, crossing, own), rng)
-                truth = (
-                    np.bincount(
-                        own[np.repeat(np.arange(people.n_users), people.sizes)] * keys + people.codes,
-                        minlength=labels * keys,
-                    ).reshape(labels, keys)
-                    / people.n_users
-                )
+                cell = own[np.repeat(np.arange(people.n_users), people.sizes)] * keys + people.codes
+                truth = np.bincount(cell, minlength=labels * keys).reshape(law.shape) / people.n_users
                 told = raw.frequency.reshape(labels, crossing.width)[:, :keys]
                 error += float(((told - truth) ** 2).mean())
-                for place in range(9):
-                    split = SplitBudget(epsilon, labels, keys, l, (place + 1) / 10)
-                    theirs[place] += float(((split.cells(people, own, rng) - truth) ** 2).mean())
+                for place, share in enumerate(shares):
+                    split = SplitBudget(epsilon, crossing, l, float(share))
+                    for kind in (False, True):
+                        guess = split.cells(people, own, rng, correlated=kind)
+                        theirs[int(kind), place] += float(((guess - truth) ** 2).mean())
                 cells = Cells.of_frequencies(by_segment(raw, crossing))
                 covered.append(float(holds(cells.interval(), law)[cells.known].mean()))
                 total = of_all(raw, crossing)
-                sizes.append(float(holds(total.frequency_interval(), people.frequency()).mean()))
-            best = int(theirs.argmin())
+                totals.append(float(holds(total.frequency_interval(), people.frequency()).mean()))
+            pts, correlated = theirs.min(axis=1)
             rows.append(
                 {
                     "epsilon": epsilon,
                     "segments": labels,
                     "keys": keys,
                     "pairs_per_user": l,
+                    "runs": runs,
                     "rmse": round(float(np.sqrt(error / runs)), 5),
-                    "rmse_split": round(float(np.sqrt(theirs[best] / runs)), 5),
-                    "share_for_the_label": (best + 1) / 10,
-                    "mse_to_split": round(error / float(theirs[best]), 3),
+                    "rmse_pts": round(float(np.sqrt(pts / runs)), 5),
+                    "rmse_pts_correlated": round(float(np.sqrt(correlated / runs)), 5),
+                    "mse_to_pts": round(error / float(pts), 3),
+                    "mse_to_pts_correlated": round(error / float(correlated), 3),
                     "coverage_in_segments": round(float(np.mean(covered)), 4),
-                    "coverage_of_totals": round(float(np.mean(sizes)), 4),
+                    "coverage_of_totals": round(float(np.mean(totals)), 4),
                 }
             )
     return rows
@@ -341,7 +340,7 @@ def pairs(runs: int) -> list[Row]:
                 readable = np.clip(found.both, 0, 1)
                 for place, guess in enumerate((found.both, readable, found.towards_chance())):
                     errors[place] += float(((guess - true.both) ** 2).mean())
-                given, low, high = found.given(0)
+                _, low, high = found.given(0)
                 means = raw.mean_interval_alone()
                 on_pairs = slice(keys, None)
                 covered[0].append(float(holds(found.interval(), law.both).mean()))
@@ -489,7 +488,7 @@ def main() -> None:
     found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     parts: dict[str, Callable[[], object]] = {
         "alarms": lambda: [*alarms(asked.tables), {"world": "pairs by chance", **no_affinity(asked.tables)}],
-        "private": lambda: private(max(4, asked.runs // 4)),
+        "private": lambda: private(asked.runs),
         "pairs": lambda: pairs(max(4, asked.runs // 4)),
         "price": price,
         "speed": speed,
