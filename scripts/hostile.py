@@ -448,7 +448,7 @@ def segments() -> Iterator[tuple[str, Description]]:
 
 def crossings() -> Iterator[tuple[str, Description]]:
     """What a campaign's text says of pairs, and of a segment that nobody is told, each spoilt in turn."""
-    good = campaign(mechanism="bucket", pairs="all").device_config()
+    good = campaign(pairs="all").device_config()
     said = json.loads(good["campaign"])
     yield "all pairs, as they should be", good
     keys = [str(n) for n in range(65)]
@@ -457,12 +457,10 @@ def crossings() -> Iterator[tuple[str, Description]]:
         *(["a", 1], [["a", "b"]], [["a"], ["b"]], "ALL", "a", *FOREIGN[1:]),
     ):
         yield _why("pairs", value), _told(good, said, value, "pairs")
-    for n_keys in (1, 2, 64, 65):
+    for n_keys in (1, 2, 65):
         yield f"all pairs of {n_keys} keys", _told(good, {**said, "keys": keys[:n_keys]}, "all", "pairs")
     many = [name for a in range(65) for b in range(a) for name in (keys[b], keys[a])]
-    for n_pairs in (2016, 2017):
-        text = {**said, "keys": keys}
-        yield f"{n_pairs} pairs by name", _told(good, text, many[: 2 * n_pairs], "pairs")
+    yield "2017 pairs by name", _told(good, {**said, "keys": keys}, many[: 2 * 2017], "pairs")
     private = {"told": "private", "platform": ["android", "ios"]}
     good = campaign(segments=private).device_config()
     said = json.loads(good["campaign"])
@@ -470,9 +468,8 @@ def crossings() -> Iterator[tuple[str, Description]]:
     yield "pairs by private segments", _told(good, said, "all", "pairs")
     yield "two private attributes", _told(good, said, {**private, "country": ["de"]}, "segments")
     values = [str(n) for n in range(64)]
-    for n_keys in (2015, 2016):
-        text = {**said, "keys": [str(n) for n in range(n_keys)]}
-        yield f"64 segments of {n_keys} keys", _told(good, text, {**private, "platform": values}, "segments")
+    text = {**said, "keys": [str(n) for n in range(2016)]}
+    yield "64 segments of 2016 keys", _told(good, text, {**private, "platform": values}, "segments")
     for codes in ([0], [8], [9], [0, 8], [-1]):
         yield _why("keys", codes), {**good, "keys": codes}
 
