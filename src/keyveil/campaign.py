@@ -33,6 +33,7 @@ from keyveil.segments import MOST_ATTRIBUTES, Segments
 from keyveil.series import Series
 
 if TYPE_CHECKING:
+    from keyveil.breakdowns import Breakdowns
     from keyveil.protocols import Protocol
     from keyveil.release import Release
     from keyveil.tally import Tally
@@ -179,6 +180,8 @@ class Campaign:
         if not is_described:
             self._check_heeds_want()
             self._check_crossing()
+            self._check_tells_segments()
+            self._check_hides_segments()
             if not self.has_several_rounds:
                 self.build()
 
@@ -318,6 +321,11 @@ class Campaign:
             )
         if len(set(self.domain.names)) < self.domain.n_keys:
             raise CampaignError(f"two combinations would be called alike, at $.{where}; rename a key")
+
+    @cached_property
+    def by_key(self) -> Campaign:
+        """The same question about keys alone: what the totals of private segments are about."""
+        return replace(self, segments=None, is_described=True)
 
     @property
     def display_names(self) -> tuple[str, ...]:
@@ -510,6 +518,22 @@ class Campaign:
             f'always asks alike, at $.want; leave want out, or say mechanism = "{heed}"'
         )
 
+    def _check_tells_segments(self) -> None:
+        """Refuse segments of a method whose rounds follow from what all users told together."""
+        if self.segments is not None and find_method(self.mechanism)[0].of_everybody is None:
+            raise CampaignError(
+                f'"{self.mechanism}" builds each round on what all users told in the last, and tells nothing '
+                "of a segment, at $.segments; leave segments out, or choose auto or a method of one round"
+            )
+
+    def _check_hides_segments(self) -> None:
+        """Refuse a central promise beside clear labels: a report hides among those of its labels alone."""
+        if self.central_epsilon is not None and self.clear_labels:
+            raise CampaignError(
+                "clear labels split every batch of a relay, and nobody knows beforehand how small the parts "
+                'are, at $.central_epsilon; leave it out, or say told = "private"'
+            )
+
     def build(self) -> Mechanism:
         """The mechanism of the only round, calibrated to the campaign's epsilon."""
         if self.has_several_rounds:
@@ -637,6 +661,14 @@ class Campaign:
         with _collecting():
             from keyveil.release import release
         return release(self, self.protocol(), tally, post=post, quantiles=quantiles)
+
+    def breakdowns(
+        self, tally: Tally, *, by: Sequence[str] = (), post: str = "readable", quantiles: Sequence[float] = ()
+    ) -> Breakdowns:
+        """What the tally of a one-round campaign says of every key in every segment, or in those of `by`."""
+        with _collecting():
+            from keyveil.breakdowns import break_down
+        return break_down(self, [(self.first_round(), tally)], by=by, post=post, quantiles=quantiles)
 
 
 def share_of_batch(batch: int, share: Fraction) -> int:

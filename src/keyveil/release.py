@@ -7,14 +7,16 @@ import html
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keyveil.domain import Labelled
 from keyveil.errors import DomainError, MissingPackage, ProtocolError, TallyError
 from keyveil.estimate import HOSTILE_SHARE, READABLE, Distribution, Estimates, step
+from keyveil.estimate.breakdowns import of_all
 from keyveil.methods import find_method
 from keyveil.numerics import CONFIDENCE, epsilon_above
 from keyveil.protocols import Outcome, Protocol, Round, total_loss
@@ -155,12 +157,12 @@ class Release:
 
     def to_pandas(self) -> Any:
         """A pandas data frame (needs pandas)."""
-        _needed("pandas", "pip install pandas")
+        needed("pandas", "pip install pandas")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
         """A polars data frame (needs polars)."""
-        return _needed("polars", "pip install polars").from_arrow(self.to_arrow())
+        return needed("polars", "pip install polars").from_arrow(self.to_arrow())
 
     def top(self, count: int = 20) -> list[dict[str, Any]]:
         """The rows of the most frequent keys."""
@@ -168,7 +170,7 @@ class Release:
 
     def plot(self, count: int = 20) -> Any:
         """A matplotlib figure: the most frequent keys and their means, with intervals (`analysis` extra)."""
-        _needed("matplotlib", "pip install 'keyveil[analysis]'")
+        needed("matplotlib", "pip install 'keyveil[analysis]'")
         from keyveil.chart import draw
 
         return draw(self.top(count), value_range=self.value_range, unit=self.metadata.get("unit"))
@@ -248,7 +250,15 @@ def release_found(
     post: str = READABLE,
     quantiles: Sequence[float] = MEDIAN,
 ) -> Release:
-    """The release of an outcome whose protocol need not be built again."""
+    """The release of an outcome whose protocol need not be built again.
+
+    Where segments are private its rows are the totals: sums over segments. How values are spread is not told.
+    """
+    asked, crossing = campaign, campaign.domain.crossing
+    if isinstance(crossing, Labelled):
+        total = of_all(outcome.raw, crossing)
+        campaign = campaign.by_key
+        outcome = replace(outcome, raw=total, published=total, spread=None, distribution=None)
     shaped = outcome.published if post == PUBLISHED else step(post, also=(PUBLISHED,))(outcome.raw)
     low, high = campaign.domain.reach
     values = ValueSpread.of(
@@ -265,7 +275,7 @@ def release_found(
         scale=(high - low) / 2,
         middle=(high + low) / 2,
         metadata={
-            "campaign": campaign.id,
+            "campaign": asked.id,
             "name": campaign.name,
             **({} if campaign.unit is None else {"unit": campaign.unit}),
             "mechanism": campaign.mechanism,
@@ -276,11 +286,18 @@ def release_found(
             "confidence": CONFIDENCE,
             "hostile_share": HOSTILE_SHARE,
             "post": list(shaped.steps),
-            "notes": list(outcome.notes),
+            "notes": [*outcome.notes, *_told(campaign)],
             **_bin_metadata(campaign.domain, outcome.distribution, values),
             **({"beyond": list(campaign.domain.value_range)} if campaign.beyond else {}),
         },
     )
+
+
+def _told(campaign: Campaign) -> list[str]:
+    """What reports said without noise, for whoever reads what they came to."""
+    if campaign.segments is None or not campaign.segments.is_clear:
+        return []
+    return [f"every report says {', '.join(campaign.segments.names)} in the clear: these are not private"]
 
 
 def _bin_metadata(
@@ -373,13 +390,13 @@ def table_rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def table_csv(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
-    """A table as CSV; keys and names that a spreadsheet would run are quoted with an apostrophe."""
+    """A table as CSV; words of users that a spreadsheet would run are quoted with an apostrophe."""
     lines = _CsvLines()
     # A carriage return in a name is quoted only where the line's end has one too.
     writer = csv.writer(lines, lineterminator="\r\n")
     writer.writerow(names)
     for row in rows:
-        for word in ("key", "name"):
+        for word in ("key", "name", "segment", "first", "second"):
             if word in row and row[word].startswith(_FORMULA):
                 row = {**row, word: f"'{row[word]}"}
         writer.writerow("" if row[name] is None else row[name] for name in names)
@@ -388,7 +405,7 @@ def table_csv(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
 
 def table_arrow(rows: Sequence[dict[str, Any]], metadata: dict[str, Any]) -> Any:
     """A pyarrow table; the metadata travels in its schema."""
-    pa = _needed("pyarrow", "pip install 'keyveil[analysis]'")
+    pa = needed("pyarrow", "pip install 'keyveil[analysis]'")
     table = pa.table({name: [row[name] for row in rows] for name in rows[0]})
     return table.replace_schema_metadata({"keyveil": json.dumps(metadata)})
 
@@ -422,7 +439,7 @@ def cells_of(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _needed(package: str, remedy: str) -> Any:
+def needed(package: str, remedy: str) -> Any:
     """A package that only some need, or a refusal that says how to get it."""
     try:
         return import_module(package)

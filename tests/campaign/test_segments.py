@@ -105,3 +105,12 @@ def test_a_text_that_says_attributes_in_another_order_is_not_canonical() -> None
 def test_an_unknown_attribute_has_no_values() -> None:
     with pytest.raises(CampaignError, match="country, platform"):
         Segments.from_fields(TOLD).values("version")
+
+
+def test_a_central_promise_beside_clear_labels_is_refused_and_beside_private_ones_is_not() -> None:
+    relayed = {"relay": "required", "batch": 1000, "central_epsilon": 0.5, "delta": 1e-8}
+    clear = Segments.from_fields(TOLD)
+    with pytest.raises(CampaignError, match=r"at \$\.central_epsilon"):
+        Campaign(**FIELDS, **relayed, segments=clear)
+    assert Campaign(**FIELDS, relay="required", batch=1000, segments=clear).batch == 1000
+    assert Campaign(**FIELDS, **relayed, segments=Segments.from_fields({**TOLD, "told": "private"})).segments

@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keyveil.batch.crossing import crossed
 from keyveil.batch.engine import Summary
+from keyveil.batch.labels import labels_of
 from keyveil.batch.partition import Block, accepted, tally_partition
 from keyveil.batch.perturb import perturb_many
 from keyveil.batch.records import Records, units_of
 from keyveil.batch.repeats import without
-from keyveil.batch.stream import SecureStream, draw_words
+from keyveil.batch.stream import Bytes, SecureStream, draw_words
 from keyveil.campaign import Campaign
 from keyveil.errors import CampaignError, KeyveilError, MissingPackage, TallyError
 from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
@@ -87,7 +89,8 @@ def tally_frame(round: Round, frame: DataFrame, *, strict: bool = False) -> Summ
 def write_reports(campaign: Campaign, frame: DataFrame, path: str) -> None:
     """Noise the users of a frame (user, key, value; one row a pair) into a Parquet folder of reports.
 
-    A row with a user and no key says that this user holds nothing. Nothing is handed back but the folder:
+    A row with a user and no key says that this user holds nothing. Columns that are called like the
+    attributes of clear segments say what a user is told to be. Nothing is handed back but the folder:
     a frame of reports would be noised anew by whoever reads it twice, and every reading would cost the
     users their epsilon again.
     """
@@ -95,8 +98,13 @@ def write_reports(campaign: Campaign, frame: DataFrame, path: str) -> None:
         raise CampaignError(
             f'"{campaign.mechanism}" has several rounds; each is noised once the last is counted'
         )
+    segments = campaign.segments
+    told = () if segments is None or not segments.is_clear else segments.names
     columns = frame.select(
-        frame["user"].cast("string"), frame["key"].cast("string"), frame["value"].cast("double")
+        frame["user"].cast("string"),
+        frame["key"].cast("string"),
+        frame["value"].cast("double"),
+        *(frame[name].cast("string") for name in told if name in frame.columns),
     )
     by_user = columns.repartition("user").sortWithinPartitions("user")
     by_user.mapInArrow(_noiser(campaign), f"{COLUMN} binary").write.parquet(path, compression="uncompressed")
@@ -191,10 +199,11 @@ def _noiser(campaign: Campaign) -> Callable[[Iterator[Any]], Iterator[Any]]:
         for table in _whole_users(batches):
             reports = perturb_many(
                 asked.mechanism,
-                records_of(campaign, table),
+                _asked_of(campaign, table),
                 tag=campaign.tag,
                 stream=stream,
                 is_dithered=asked.is_dithered,
+                labels=_labels_of(campaign, table) if campaign.clear_labels else None,
             )
             # Neighbours in the frame are no neighbours in the output.
             reports = reports[np.argsort(draw_words(stream, len(reports)))]
@@ -204,6 +213,27 @@ def _noiser(campaign: Campaign) -> Callable[[Iterator[Any]], Iterator[Any]]:
             yield pa.RecordBatch.from_arrays([fixed.cast(pa.binary())], names=[COLUMN])
 
     return run
+
+
+def _asked_of(campaign: Campaign, table: Any) -> Records:
+    """The records in a table, over what is asked about."""
+    plain, crossing = records_of(campaign, table), campaign.domain.crossing
+    if crossing is None:
+        return plain
+    labels = _labels_of(campaign, table)
+    return crossed(plain, crossing, None if labels is None else labels[:, 0].astype(np.int64))
+
+
+def _labels_of(campaign: Campaign, table: Any) -> Bytes | None:
+    """What the users of a table are, in the order of `records_of`."""
+    if campaign.segments is None:
+        return None
+    users = table["user"].combine_chunks().dictionary_encode()
+    columns = {
+        name: table[name].combine_chunks() for name in campaign.segments.names if name in table.column_names
+    }
+    codes = users.indices.to_numpy().astype(np.int64)
+    return labels_of(campaign.segments, codes, columns, len(users.dictionary))
 
 
 def _whole_users(batches: Iterator[Any]) -> Iterator[Any]:
@@ -233,7 +263,7 @@ def records_of(campaign: Campaign, table: Any) -> Records:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    domain = campaign.domain
+    domain, n_keys = campaign.domain, len(campaign.domain.key_names)
     users = table["user"].combine_chunks().dictionary_encode().indices.to_numpy()
     n_users = int(users.max()) + 1
     names = pa.array(domain.keys, pa.string())
@@ -241,16 +271,16 @@ def records_of(campaign: Campaign, table: Any) -> Records:
     named = pc.is_valid(table["key"]).to_numpy()
     values = pc.fill_null(table["value"], float("nan")).to_numpy()
     if domain.other:
-        codes = np.where(codes < 0, domain.n_keys - 1, codes)
+        codes = np.where(codes < 0, n_keys - 1, codes)
     units = units_of(domain, values)
     held = named & (codes >= 0) & ~np.isnan(values)
     cell, inverse, times = np.unique(
-        users[held].astype(np.int64) * domain.n_keys + codes[held], return_inverse=True, return_counts=True
+        users[held].astype(np.int64) * n_keys + codes[held], return_inverse=True, return_counts=True
     )
     total = np.bincount(inverse, weights=units[held], minlength=cell.size)
-    sizes = np.bincount(cell // domain.n_keys, minlength=n_users)
+    sizes = np.bincount(cell // n_keys, minlength=n_users)
     return Records(
         offsets=np.concatenate(([0], np.cumsum(sizes))),
-        codes=cell % domain.n_keys,
+        codes=cell % n_keys,
         values=np.clip(total / times, -1.0, 1.0),
     )

@@ -161,7 +161,8 @@ def _read(campaign: Campaign, mechanism: Mechanism, paths: Iterable[Path]) -> An
     if not found:
         raise TallyError("a campaign without reports cannot be attacked; the files hold none")
     campaign.tally(found)  # refuses what is no report of this campaign
-    return decode_many(mechanism.layout, [report[HEADER_BYTES:] for report in found])
+    end = HEADER_BYTES + mechanism.layout.n_bytes
+    return decode_many(mechanism.layout, [report[HEADER_BYTES:end] for report in found])
 
 
 def _judged(mechanism: Mechanism, honest: Counted) -> Verdict:

@@ -24,8 +24,8 @@ Reports go to the collector, or sealed through a relay (`relay=`, see `courier`)
 good.
 
 Where a campaign tells its users apart in the clear a report carries the device's labels, as `segments` names
-them, beside its answer; where it does so privately the label is hidden in the answer, as what is held is. They
-belong to the vote: what was answered once is repeated, whatever they become.
+them, beside its answer; where it does so privately the label is hidden in the answer, as what is held is.
+They belong to the vote: what was answered once is repeated, whatever they become.
 
 Ids of reports are drawn here, unless the campaign issues them: then the collector is asked for one, with a
 nonce of the device's, in every round another and in each always the same: asking again brings no other id.

@@ -8,9 +8,9 @@ far segments of a key differ, each is pulled towards what all say together:
     x_sk  ~  N(m_k, (r_k u_k)**2)     u_k the key's unit; m_k anywhere
     r_k   ~  G                        no difference with some chance, else near one spread, by a factor of 1.5
 
-All of it is integrated out: m_k exactly, r_k over `SPREADS`, G over all that there may be, weighed by what all
-keys together say of it. So a cell's posterior is a mixture, whose mean and variance are what is told, and
-nothing that was estimated is taken for known. The raw estimate stays beside it.
+All of it is integrated out: m_k exactly, r_k over `SPREADS`, G over all that there may be, weighed by what
+all keys together say of it. So a cell's posterior is a mixture, whose mean and variance are what is told,
+and nothing that was estimated is taken for known. The raw estimate stays beside it.
 """
 
 from __future__ import annotations
