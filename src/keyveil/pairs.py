@@ -23,11 +23,11 @@ _SURELY = {1.0: "more often than by chance", -1.0: "less often than by chance", 
 class PairsRelease:
     """One row a pair, and the metadata of the release that it was made from.
 
-    `both` is the share of users who hold both keys, `both_shrunk` the same pulled towards chance. `lift` is how
-    many times as many that is as by chance, `second_given_first` the share of the first key's holders who hold
-    the second. `mean_first` is the mean of the first key among those who hold the second as well. Intervals are
-    95 %, each alone; `surely` speaks of all pairs together: of 100 tables in which keys are held by chance at
-    most 5 say anything.
+    `both` is the share of users who hold both keys, `both_shrunk` the same pulled towards chance. `lift` is
+    how many times as many that is as by chance, `second_given_first` the share of the first key's holders who
+    hold the second. `mean_first` is the mean of the first key among those who hold the second as well.
+    Intervals are 95 %, each alone; `surely` speaks of all pairs: of 100 tables in which keys are held
+    by chance at most 5 say anything.
     """
 
     columns: dict[str, Any]
