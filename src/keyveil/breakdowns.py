@@ -2,8 +2,8 @@
 
 A segment's numbers come from its own reports, by the estimator of the whole: nothing is borrowed from others,
 and intervals are as wide as so many reports make them. Where a method asks several rounds, what its small
-groups told (`Method.of_everybody`: how many pairs users hold, where means lie) is that of all users, because
-too few of a segment were asked; what most users told is the segment's own.
+groups said (`Method.of_everybody`: how many pairs users hold, where means lie) is that of all users, because
+too few of a segment were asked; what most users said is the segment's own.
 
 A clear label is not private: whoever reads a report knows it. What is noised is what a segment's users hold.
 Where labels are private all reports speak of every segment, and how many users it has is an estimate, too.
@@ -33,7 +33,7 @@ from keyveil.release import (
     table_csv,
     table_rows,
 )
-from keyveil.segments import Segments
+from keyveil.segments import CLEAR, PRIVATE, Segments
 from keyveil.tally import Tally, tally_reports
 from keyveil.tally.tally import Segment
 
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 # What a table says of a row before the release's own columns.
 ATTRIBUTE, SEGMENT = "attribute", "segment"
+_CLEAR = "labels are in the clear: they are not private"
+_PRIVATE = "labels are private: how many users a segment has is an estimate"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -194,11 +196,11 @@ def _privately(campaign: Campaign, history: History, *, by: Sequence[str], post:
 
 
 def clear_segments(campaign: Campaign) -> Segments:
-    """The segments whose labels a campaign is told in the clear, or a refusal."""
+    """The segments of a campaign whose labels are in the clear, or a refusal."""
     if campaign.segments is None or not campaign.segments.is_clear:
-        told = "has no segments" if campaign.segments is None else "has private segments"
+        why = "has no segments" if campaign.segments is None else "has private segments"
         raise CampaignError(
-            f'campaign {campaign.id[:12]} {told}; a breakdown needs labels told = "clear", at $.segments'
+            f"campaign {campaign.id[:12]} {why}; a breakdown needs clear labels, at $.segments"
         )
     return campaign.segments
 
@@ -213,7 +215,7 @@ def _in_order(segments: Segments, attribute: str) -> Iterator[tuple[Segment, str
 
 
 def _history_of(method: Method, history: History, segment: Segment) -> History:
-    """What a segment's users told, and in the rounds that speak of everybody what all users did."""
+    """What a segment's users said, and in the rounds that speak of everybody what all users did."""
     shared = method.of_everybody or ()
     return [
         (
@@ -241,12 +243,7 @@ def _metadata(
     unread: Sequence[str],
 ) -> dict[str, Any]:
     is_clear = campaign.segments is not None and campaign.segments.is_clear
-    told = (
-        "labels were told in the clear: they are not private"
-        if is_clear
-        else "labels are private: how many users a segment has is estimated"
-    )
-    notes = [told]
+    notes = [_CLEAR if is_clear else _PRIVATE]
     if method.of_everybody:
         notes.append("how many pairs users hold, and where means lie, is taken to be as among all users")
     if unread:
@@ -258,7 +255,7 @@ def _metadata(
         "mechanism": campaign.mechanism,
         "epsilon": campaign.epsilon,
         "epsilon_exact": exact,
-        "told": "clear" if is_clear else "private",
+        "told": CLEAR if is_clear else PRIVATE,
         "users": {attribute: dict(of) for attribute, of in users.items()},
         "post": post,
         "notes": notes,

@@ -117,7 +117,7 @@ class Campaign:
     the whole series.
     """
     segments: Segments | None = None
-    """By what users are told apart, and whether their labels are in the clear: `[segments]` of a file."""
+    """By what users are distinguished, and whether their labels are in the clear: `[segments]` of a file."""
     pairs: str | Sequence[str] | Sequence[Sequence[str]] | None = None
     """Which pairs of keys are asked about besides keys: "all", or a list such as [["maps", "mail"]].
 
@@ -519,10 +519,10 @@ class Campaign:
         )
 
     def _check_tells_segments(self) -> None:
-        """Refuse segments of a method whose rounds follow from what all users told together."""
+        """Refuse segments of a method whose rounds follow from what all users said together."""
         if self.segments is not None and find_method(self.mechanism)[0].of_everybody is None:
             raise CampaignError(
-                f'"{self.mechanism}" builds each round on what all users told in the last, and tells nothing '
+                f'"{self.mechanism}" builds each round on what all users said in the last, and tells nothing '
                 "of a segment, at $.segments; leave segments out, or choose auto or a method of one round"
             )
 

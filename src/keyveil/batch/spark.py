@@ -90,7 +90,7 @@ def write_reports(campaign: Campaign, frame: DataFrame, path: str) -> None:
     """Noise the users of a frame (user, key, value; one row a pair) into a Parquet folder of reports.
 
     A row with a user and no key says that this user holds nothing. Columns that are called like the
-    attributes of clear segments say what a user is told to be. Nothing is handed back but the folder:
+    attributes of clear segments say what a user is. Nothing is handed back but the folder:
     a frame of reports would be noised anew by whoever reads it twice, and every reading would cost the
     users their epsilon again.
     """
@@ -99,12 +99,12 @@ def write_reports(campaign: Campaign, frame: DataFrame, path: str) -> None:
             f'"{campaign.mechanism}" has several rounds; each is noised once the last is counted'
         )
     segments = campaign.segments
-    told = () if segments is None or not segments.is_clear else segments.names
+    clear = () if segments is None or not segments.is_clear else segments.names
     columns = frame.select(
         frame["user"].cast("string"),
         frame["key"].cast("string"),
         frame["value"].cast("double"),
-        *(frame[name].cast("string") for name in told if name in frame.columns),
+        *(frame[name].cast("string") for name in clear if name in frame.columns),
     )
     by_user = columns.repartition("user").sortWithinPartitions("user")
     by_user.mapInArrow(_noiser(campaign), f"{COLUMN} binary").write.parquet(path, compression="uncompressed")
@@ -225,7 +225,7 @@ def _asked_of(campaign: Campaign, table: Any) -> Records:
 
 
 def _labels_of(campaign: Campaign, table: Any) -> Bytes | None:
-    """What the users of a table are, in the order of `records_of`."""
+    """The labels of the users of a table, in the order of `records_of`."""
     if campaign.segments is None:
         return None
     users = table["user"].combine_chunks().dictionary_encode()

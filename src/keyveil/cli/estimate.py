@@ -182,6 +182,7 @@ def show_breakdowns(apart: Breakdowns, whole: Release, top: int) -> None:
 
     from keyveil.cli.console import output, printable, table
     from keyveil.release import cells_of
+    from keyveil.segments import CLEAR
 
     keys = [row["key"] for row in sorted(whole.rows(), key=lambda row: -row["frequency"])[:top]]
     for attribute, users in apart.users.items():
@@ -196,8 +197,8 @@ def show_breakdowns(apart: Breakdowns, whole: Release, top: int) -> None:
             (Text(printable(key)), *(cells[key] for cells in found.values())) for key in keys
         ]
         heads = ("key", *(f"{printable(value)}, {users[value]:,} reports" for value in known))
-        told = "told in the clear, not private" if apart.metadata["told"] == "clear" else "private, estimated"
-        output().print(table(f"People, by {attribute}: {told}", heads, rows))
+        labels = "in the clear, not private" if apart.metadata["told"] == CLEAR else "private"
+        output().print(table(f"People, by {attribute}: labels {labels}", heads, rows))
 
 
 def show_pairs(found: PairsRelease, top: int) -> None:

@@ -12,7 +12,7 @@ from keyveil.plan.breakdowns import BreakdownPlan
 if TYPE_CHECKING:
     from keyveil.plan import Plan
 
-# Frequencies of which a breakdown is told, as far as they make sense.
+# Frequencies of which a breakdown speaks.
 _POPULAR = (0.5, 0.2, 0.05)
 
 
@@ -25,7 +25,7 @@ def breakdown_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--segments",
             type=click.IntRange(min=2, max=65),
-            help="Say what so many segments cost, told in the clear and private.",
+            help="Say what so many segments cost, with clear labels and private ones.",
         ),
     ):
         command = option(command)

@@ -196,9 +196,9 @@ class Reporter:
         if not 0 <= exit_timeout <= _LONGEST_EXIT:
             raise ValueError(f"exit_timeout must be seconds from 0 to {_LONGEST_EXIT:g}")
         self._campaign = campaign
-        told = _labels(campaign, {} if segments is None else segments)
-        self._labels = told if campaign.clear_labels else ()
-        self._private_label = 0 if campaign.clear_labels or not told else told[0]
+        labels = _labels(campaign, {} if segments is None else segments)
+        self._labels = labels if campaign.clear_labels else ()
+        self._private_label = 0 if campaign.clear_labels or not labels else labels[0]
         self._ledger = None if ledger is None else Ledger(ledger, clock=clock)
         self._addresses = Addresses(
             collector=collector,

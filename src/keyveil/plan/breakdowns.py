@@ -1,16 +1,16 @@
 """What a breakdown will show before it is asked: what segments cost, and the smallest lift that is seen.
 
-With S segments of n / S users each, V(l) the noise of one report of l pairs by `bucket`, and F = f (1 - f) what
-the draw of people adds, the variance is
+With S segments of n / S users each, V(l) the noise of one report of l pairs by `bucket`, and F = f (1 - f)
+what the draw of people adds, the variance is
 
     no segments         (V(l) + F) / n
     clear, a segment    S (V(l) + F) / n               fewer users, the same noise
     private, a segment  S (S V(l + 1) + F) / n         everybody's noise, divided by a share of 1 / S
     private, the whole  (S V(l + 1) + F) / n           a sum of S cells
 
-so a private segment has sqrt(S) times the noise of a clear one, and the whole pays as much. A pair of keys is
-told by two of l**2 codes at most; the error of the keys' own shares is left out, and a lift is seen where f_ab
-lies further from f_a f_b than chance brings any of all pairs.
+so a private segment has sqrt(S) times the noise of a clear one, and the whole pays as much. A pair of keys has
+two of l**2 codes at most; the error of the keys' own shares is left out, and a lift is seen where f_ab lies
+further from f_a f_b than chance brings any of all pairs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class BreakdownPlan:
     false_alarms: float = FALSE_ALARMS
 
     def whole(self, frequency: float) -> float:
-        """The standard error where nobody is told apart."""
+        """The standard error where there are no segments."""
         return math.sqrt(self._noise(self._moments(self.n_keys, self.pairs_per_user), frequency, 1.0))
 
     def clear(self, frequency: float, segments: int) -> float:
@@ -61,14 +61,14 @@ class BreakdownPlan:
         return math.sqrt(noise + frequency * (1 - frequency) / self.users)
 
     def smallest_difference(self, error: float, segments: int) -> float:
-        """The difference from the whole that is told with a chance of 90 %, given a segment's error."""
+        """The difference from the whole that is seen with a chance of 90 %, given a segment's error."""
         z = self._z(self.n_keys * segments)
         return z * error * math.sqrt(1 - 1 / segments)
 
     def smallest_lift(self, first: float, second: float, *, means: bool = False) -> float:
         """The lift above 1 that is surely seen, with a chance of 90 %, of two keys as frequent as this.
 
-        All pairs of the keys are looked at together. `means` says whether those of pairs are told as well.
+        All pairs of the keys are looked at together. `means` says whether those of pairs are asked for as well.
 
         >>> plan = BreakdownPlan(users=300_000, n_keys=30, epsilon=4.0, pairs_per_user=4)
         >>> round(plan.smallest_lift(0.2, 0.2), 2), round(plan.smallest_lift(0.2, 0.2, means=True), 2)

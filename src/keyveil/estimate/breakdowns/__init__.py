@@ -1,4 +1,4 @@
-"""Where it differs: segments side by side, told apart and made representative; keys held together."""
+"""Where it differs: segments side by side, compared and made representative; keys held together."""
 
 from keyveil.estimate.breakdowns.cells import Cells
 from keyveil.estimate.breakdowns.differences import (
