@@ -252,7 +252,7 @@ def release_found(
 ) -> Release:
     """The release of an outcome whose protocol need not be built again.
 
-    Where segments are private its rows are the totals: sums over segments. How values are spread is not known.
+    Where segments are private its rows are the totals: sums over segments, without distributions.
     """
     asked, crossing = campaign, campaign.domain.crossing
     if isinstance(crossing, Labelled):

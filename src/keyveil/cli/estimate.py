@@ -182,7 +182,6 @@ def show_breakdowns(apart: Breakdowns, whole: Release, top: int) -> None:
 
     from keyveil.cli.console import output, printable, table
     from keyveil.release import cells_of
-    from keyveil.segments import CLEAR
 
     keys = [row["key"] for row in sorted(whole.rows(), key=lambda row: -row["frequency"])[:top]]
     for attribute, users in apart.users.items():
@@ -197,7 +196,7 @@ def show_breakdowns(apart: Breakdowns, whole: Release, top: int) -> None:
             (Text(printable(key)), *(cells[key] for cells in found.values())) for key in keys
         ]
         heads = ("key", *(f"{printable(value)}, {users[value]:,} reports" for value in known))
-        labels = "in the clear, not private" if apart.metadata["told"] == CLEAR else "private"
+        labels = "private" if "segment_shares" in apart.metadata else "in the clear, not private"
         output().print(table(f"People, by {attribute}: labels {labels}", heads, rows))
 
 

@@ -8,9 +8,9 @@ what the draw of people adds, the variance is
     private, a segment  S (S V(l + 1) + F) / n         everybody's noise, divided by a share of 1 / S
     private, the whole  (S V(l + 1) + F) / n           a sum of S cells
 
-so a private segment has sqrt(S) times the noise of a clear one, and the whole pays as much. A pair of keys has
-two of l**2 codes at most; the error of the keys' own shares is left out, and a lift is seen where f_ab lies
-further from f_a f_b than chance brings any of all pairs.
+so a private segment has sqrt(S) times the noise of a clear one, and the whole pays as much. A pair of keys
+has two of l**2 codes at most; the error of the keys' own shares is left out, and a lift is seen where f_ab
+lies further from f_a f_b than chance brings any of all pairs.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class BreakdownPlan:
     def smallest_lift(self, first: float, second: float, *, means: bool = False) -> float:
         """The lift above 1 that is surely seen, with a chance of 90 %, of two keys as frequent as this.
 
-        All pairs of the keys are looked at together. `means` says whether those of pairs are asked for as well.
+        All pairs of the keys are looked at together. `means` says whether those of pairs are wanted.
 
         >>> plan = BreakdownPlan(users=300_000, n_keys=30, epsilon=4.0, pairs_per_user=4)
         >>> round(plan.smallest_lift(0.2, 0.2), 2), round(plan.smallest_lift(0.2, 0.2, means=True), 2)
