@@ -1,5 +1,6 @@
 """What a user may hold: keys, value ranges, records; and how one signed key is drawn from a record."""
 
+from keyveil.domain.crossing import MOST_PAIRED_KEYS, Crossing, Labelled, Pairs
 from keyveil.domain.dither import (
     DITHER_BINS,
     UNDITHERED,
@@ -30,10 +31,14 @@ __all__ = [
     "DUMMY",
     "FULL_LEVEL",
     "HALF_LEVEL",
+    "MOST_PAIRED_KEYS",
     "OTHER",
     "UNDITHERED",
+    "Crossing",
     "Domain",
+    "Labelled",
     "Pair",
+    "Pairs",
     "Record",
     "bin_of_dither",
     "check_dither",
