@@ -24,6 +24,7 @@ from keyveil.domain.record import (
     words_before,
     words_for,
 )
+from keyveil.domain.texts import OpenDomain, TextCode
 
 __all__ = [
     "DITHER_BINS",
@@ -33,8 +34,10 @@ __all__ = [
     "OTHER",
     "UNDITHERED",
     "Domain",
+    "OpenDomain",
     "Pair",
     "Record",
+    "TextCode",
     "bin_of_dither",
     "check_dither",
     "dither_of",
