@@ -168,8 +168,9 @@ class TextCode:
             word, used = self._after(before).words[byte]
             bits, length, before = bits << used | word, length + used, byte
             if length >= self.longest:
-                return bits >> (length - self.longest)
-        return bits << (self.longest - length)
+                break
+        behind: int = self.longest - length
+        return bits << behind if behind > 0 else bits >> -behind
 
     def name(self, bits: int, length: int | None = None) -> str | None:
         """What the first bits say: a whole text, or its first letters and an ellipsis; or None."""

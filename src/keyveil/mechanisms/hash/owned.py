@@ -101,6 +101,12 @@ class OwnedBuckets(Calibration):
         """The public hash of a symbol with a sign."""
         raise TypeError(f"{type(self).__name__} is a shape of reports, not a mechanism; it has no hash")
 
+    def told_apart(self) -> Iterator[Sequence[int]]:
+        """Some sets of l keys, of which two may own buckets that lie apart."""
+        l, d = self.pairs_per_user, self.n_keys
+        for start in itertools.islice(range(0, d, l), 12):
+            yield [(start + i) % d for i in range(l)]
+
     # --- the kernel ---
 
     @property
@@ -140,11 +146,8 @@ class OwnedBuckets(Calibration):
         Keys that always share a bucket tell no two full records of a small domain apart; then the witness
         stays below the loss.
         """
-        l, d = self.pairs_per_user, self.n_keys
         records = [
-            Record.of({(start + i) % d: value for i in range(l)})
-            for start in itertools.islice(range(0, d, l), 12)
-            for value in (1.0, -1.0)
+            Record.of(dict.fromkeys(codes, value)) for codes in self.told_apart() for value in (1.0, -1.0)
         ]
         best, found, loss = Fraction(0), Witness(records[0], records[1], 0), self.loss
         for cohort in range(min(self.cohorts, 8)):
