@@ -84,7 +84,7 @@ class Record:
         """A record from codes and levels, in any order."""
         return cls(tuple(Pair(code, level) for code, level in sorted(pairs)))
 
-    def among(self, codes: Sequence[int]) -> Record:
+    def among(self, codes: Sequence[int] | Sequence[str]) -> Record:
         """The pairs of some keys, which are numbered anew in the order given.
 
         >>> [pair.code for pair in Record.of({3: 0.5, 1: -1.0}).among((3, 2)).pairs]
