@@ -93,6 +93,10 @@ class Record:
         place = {key: code for code, key in enumerate(codes)}
         return Record.from_levels((place[pair.code], pair.level) for pair in self.pairs if pair.code in place)
 
+    def without(self, code: int) -> Record:
+        """The same for somebody who does not hold one key."""
+        return Record(tuple(pair for pair in self.pairs if pair.code != code))
+
     def level(self, code: int) -> int | None:
         """The level of a key's value, or None where the key is not held."""
         return self._levels.get(code)

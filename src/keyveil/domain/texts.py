@@ -241,6 +241,11 @@ class NamedRecord(Record):
                 levels.setdefault(code, []).append(pair.level)
         return Record.from_levels((code, sum(each) // len(each)) for code, each in levels.items())
 
+    def without(self, code: int) -> NamedRecord:
+        """The same for somebody who does not hold one key."""
+        left = [held for held in zip(self.pairs, self.names, strict=True) if held[0].code != code]
+        return NamedRecord(tuple(pair for pair, _ in left), names=tuple(name for _, name in left))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenDomain(Domain):
@@ -259,6 +264,10 @@ class OpenDomain(Domain):
     def code_of(self, name: str) -> int | None:
         """Its bits."""
         return self.code.number(name)
+
+    def name_of(self, code: int) -> str:
+        """What its bits say, or the bits where no text has them."""
+        return self.code.name(code) or f"{code:#x}"
 
     def names_key(self, name: str) -> bool:
         """Whatever it is."""
