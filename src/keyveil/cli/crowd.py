@@ -56,6 +56,11 @@ class FileUsers:
                 f'"{campaign.mechanism}" has several rounds, and each follows from the tally before it; '
                 "let a collector open them and use `keyveil send`, or choose a mechanism of one round"
             )
+        if campaign.is_open:
+            raise CampaignError(
+                "the keys of this campaign are listed by nobody, and prefixes of texts are told by devices; "
+                "use keyveil.client.Reporter, or the JavaScript client"
+            )
         self.campaign = campaign
         self._people, self.n_unknown = asked_about(campaign, held)
         self._round = campaign.only_round() if asked is None else asked
