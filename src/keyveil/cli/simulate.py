@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("pairs", type=click.Path(path_type=Path))
-@click.option(
-    "--mechanism", required=True, help="One or more ids, separated by commas (see keyveil mechanisms)."
-)
+@click.option("--mechanism", help="One or more ids, separated by commas (see keyveil mechanisms).")
 @click.option("--epsilon", help="One or more budgets, separated by commas.")
 @click.option(
     "--pairs-per-user", type=int, help="The padding length l; the 90th percentile of sizes if left out."
@@ -44,6 +42,10 @@ if TYPE_CHECKING:
     type=click.Choice(WANTS),
     help="What is to be known best, for auto; with distribution, how values are spread is scored.",
 )
+@click.option("--open", "is_open", is_flag=True, help="Search for the keys as if nobody had listed them.")
+@click.option(
+    "--longest", type=int, default=96, show_default=True, help="With --open, by how many bits a key is told."
+)
 @central_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option(
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
 @skip_option
 def simulate(
     pairs: Path,
-    mechanism: str,
+    mechanism: str | None,
     epsilon: str | None,
     pairs_per_user: int | None,
     repeats: int,
@@ -64,6 +66,8 @@ def simulate(
     post: str,
     settings: tuple[str, ...],
     want: str | None,
+    is_open: bool,
+    longest: int,
     as_json: bool,
     out: Path | None,
     central: float | None,
@@ -81,8 +85,10 @@ def simulate(
     from keyveil.protocols import parse_options
     from keyveil.simulate import run
 
-    names = split(mechanism)
-    if not names:
+    names = split(mechanism or "")
+    if is_open and (names or settings or want or out or central):
+        raise MechanismError("--open searches for keys and measures them; leave the other options out")
+    if not names and not is_open:
         raise MechanismError("--mechanism must name at least one mechanism")
     hidden = promised(central, delta, batch, honest)
     epsilons = [float(parse_epsilon(text, where="--epsilon")) for text in split(epsilon or "")]
@@ -95,6 +101,20 @@ def simulate(
     reading = read_own(pairs, value_range=parse_range(value_range), clamp=clamp, **columns)
     tell(reading.settled())
     population = reading.population
+    if is_open:
+        from keyveil.cli.searching import simulate_search
+
+        simulate_search(
+            population,
+            epsilons,
+            longest=longest,
+            pairs_per_user=pairs_per_user,
+            repeats=repeats,
+            seed=seed,
+            top=top,
+            as_json=as_json,
+        )
+        return
     with progress("simulating", len(names) * len(epsilons) * max(repeats, 1)) as advance:
         cells = run(
             population,
