@@ -29,7 +29,7 @@ from typing import Any
 from keyveil.domain import UNDITHERED, Record, check_dither, dither_of, rounded
 from keyveil.domain.texts import MOST_BITS
 from keyveil.errors import DescriptionError, DomainError, MechanismError
-from keyveil.mechanisms import Mechanism, PrefixBucket
+from keyveil.mechanisms import Mechanism
 from keyveil.mechanisms.named import calibrated, read_codes, read_fraction, read_list, read_size
 from keyveil.numerics import WORD_BITS, Entropy, Words, system_entropy
 from keyveil.report import CAMPAIGN_BYTES, HEADER_BYTES, Envelope, public_word
@@ -46,6 +46,8 @@ _PROTOCOL = re.compile(r"[a-z0-9-]{1,40}/[1-9][0-9]{0,4}", re.ASCII)
 _PURPOSE = re.compile(r"[ -~]{0,200}", re.ASCII)
 _MOST_ROUNDS = (1 << 16) - 1
 MOST_NAMES = 1 << 15
+# The mechanism of rounds about prefixes; devices that are asked no such round never load it.
+PREFIXES = "prefix-bucket"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +97,8 @@ class Round:
             keys = read_codes(said["keys"], "$.keys", n_keys, n_keys)
         asked = keys if names is None else names
         mechanism = calibrated(said["mechanism"], n_keys if asked is None else len(asked))
-        if asked is None and are_open != isinstance(mechanism, PrefixBucket):
+        named = mechanism.parameters
+        if asked is None and are_open != (named is not None and named.id == PREFIXES):
             raise DescriptionError("prefixes are asked about where no keys are listed, at $.mechanism.id")
         return cls(
             campaign=_text(said, "campaign"),
