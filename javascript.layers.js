@@ -31,6 +31,7 @@ export const LAYERS = {
     // It knows of no report and no device.
     ["src/sealing/sealed.js"],
     ["src/sealing/hpke.js"],
+    ["src/texts.js"],
     ["src/numerics/words.js", "src/numerics/mixing.js"],
     ["src/numerics/bytes.js", "src/numerics/exact.js"],
     ["src/checks.js"],

@@ -30,6 +30,9 @@ SIZES: dict[str, tuple[Any, ...]] = {
     "most": (1, 4),
     "starts": ([0, 1, 4], [0, 1, 2, 3, 5, 8, 13, 20, 30, 50]),
     "popular": ([0], [1, 0]),
+    "longest": (8, 96),
+    "bits": (3, 70),
+    "step": (2, 14),
 }
 KEYS = (2, 50)
 
@@ -84,6 +87,8 @@ def _named() -> Iterator[tuple[dict[str, Any], int]]:
                         fields["starts"] = [1, 4, 9]
                     if name == "bucket":
                         fields["pairs_per_user"] = (2, 40)[place]
+                    if name == "prefix-bucket":
+                        fields |= {"pairs_per_user": (2, 40)[place], "buckets": (4, 512)[place]}
                     yield fields, n_keys
                     if cls.follows_ids and budget == "1":
                         yield {**fields, "ids": "issued"}, n_keys
@@ -132,6 +137,20 @@ TINY: tuple[tuple[dict[str, Any], int], ...] = (
             "buckets": 3,
             "occupied": 1,
             "tie": 0,
+            "cohorts": 1,
+        },
+        2,
+    ),
+    (
+        {
+            "id": "prefix-bucket",
+            "epsilon": "1",
+            "pairs_per_user": 1,
+            "longest": 1,
+            "bits": 1,
+            "step": 1,
+            "buckets": 4,
+            "occupied": 1,
             "cohorts": 1,
         },
         2,

@@ -291,6 +291,54 @@ def everything() -> Iterator[History]:
     yield from years()
     yield from segmented()
     yield from crossed()
+    yield from open_keys()
+
+
+def open_keys() -> Iterator[History]:
+    """Keys that nobody listed: groups, one vote, and what a hostile collector would like to ask by name."""
+    campaign = asking("open", keys="open", longest=24, users=5000)
+    for purpose, secret, asked in members(campaign):
+        yield History(
+            name=f"honest-open-{purpose.replace(' ', '-')}",
+            what="levels of prefixes and a round of names ask disjoint groups; a device answers in its own",
+            secret=secret,
+            steps=(YES, *grouped(asked, purpose)),
+        )
+    _, secret, asked = list(members(campaign))[-1]
+    level, measure = asked["level 22"], asked["measure"]
+    named = {**measure, "keys": ["a", "\u2026"]}
+    others = [
+        {**measure, "keys": ["c", "\u2026"]},
+        {**measure, "keys": ["\u2026", "a"]},
+        measure,
+    ]
+    yield History(
+        name="hostile-open-renamed",
+        what="a round of names is opened again with others, or in another order: the first is pinned",
+        secret=secret,
+        steps=(YES, answers(named), *(refuses("pinned", other) for other in others), repeats(named)),
+    )
+    everybody = ["0", "1"]
+    wrong = [
+        {**measure, "keys": [0, 1]},
+        {**measure, "keys": ["a", "a"]},
+        {**measure, "keys": [""]},
+        {**measure, "keys": None},
+        {**level, "keys": ["a"]},
+    ]
+    yield History(
+        name="hostile-open-descriptions",
+        what="codes for names, names twice, names of prefixes and none of keys: no descriptions",
+        secret=secret,
+        steps=(YES, answers(named), *(refuses("bad-description", each) for each in wrong), repeats(named)),
+    )
+    again = {**level, "number": 9, "group": everybody}
+    yield History(
+        name="hostile-open-second-level",
+        what="who answered one group's round is asked by another level: it would cost more than was promised",
+        secret=secret,
+        steps=(YES, answers(named), refuses("over-promise", again), repeats(named)),
+    )
 
 
 def honest() -> Iterator[History]:

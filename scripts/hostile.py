@@ -56,6 +56,9 @@ FIELDS: dict[str, tuple[Any, ...]] = {
         ["0", "1"],
         [1, 2, 9],
     ),
+    "longest": (*SIZES, 7, 512, 513),
+    "bits": (*SIZES, 2, 9),
+    "step": (*SIZES, 2, 3, 23),
     "popular": (*FOREIGN, [2], [-1], [0, 0], ["0"], [True], [1], [0, 1], [0.5]),
     "levels": (
         *FOREIGN,
@@ -91,6 +94,9 @@ SMALL: dict[str, Any] = {
     "most": 1,
     "starts": [0, 1],
     "popular": [0],
+    "longest": 2,
+    "bits": 2,
+    "step": 1,
     "levels": ["0", "9223372036854775808"],
 }
 
@@ -115,13 +121,18 @@ def campaign(**fields: Any) -> Campaign:
 
 def base(name: str) -> Description:
     """An honest description that names a mechanism."""
-    cls, asking = NAMED[name], campaign()
+    cls, config = NAMED[name], campaign().device_config()
+    if name == "prefix-bucket":
+        asking = campaign(keys="open", mechanism="open", longest=2)
+        config = asking.device_config(asking.first_round())
     fields = {field: SMALL.get(field, cls.allocations[0].value) for field in cls.fields}
     if name == "popular-size":
         fields["starts"] = [1, 2]
     if name == "ue-sw":
         fields["pairs_per_user"] = 1
-    return {**asking.device_config(), "mechanism": {"id": name, **fields}}
+    if name == "prefix-bucket":
+        fields["buckets"] = 4
+    return {**config, "mechanism": {"id": name, **fields}}
 
 
 def mechanisms(name: str) -> Iterator[tuple[str, Description]]:

@@ -234,8 +234,8 @@ FAULTS = (
     Fault(
         "a key that is asked under another's code",
         "rounds.py",
-        "return record if self.keys is None else record.among(self.keys)",
-        "return record if self.keys is None else record.among(sorted(self.keys))",
+        "return record if self.asked is None else record.among(self.asked)",
+        "return record if self.asked is None else record.among(sorted(self.asked))",
         ("report", "client/test_vectors.py"),
     ),
     Fault(

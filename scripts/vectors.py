@@ -7,6 +7,7 @@ record (code and level of each pair), random words (little endian, in hexadecima
 answer and the report; and the tally of all reports. The public word of a hash is not among the words, nor is
 that of a dither: they follow from the id. `bad_*.json` hold what must be refused, and with which code.
 
+    open.json          keys that nobody listed: prefixes of texts, and keys that were found by name
     exact.json         exponentials and logarithms, as integers
     calibration.json   mechanisms by name, and the integers that every device must make of them
     kernels.json       tiny kernels: for every record and answer, words that give it and its exact chance
@@ -37,6 +38,9 @@ import series
 from calibrations import scripted_words
 from keyveil import Campaign
 from keyveil.client.ledger import nonce_of
+from keyveil.domain import OpenDomain, Pair, Record
+from keyveil.domain.learning import learn_code
+from keyveil.domain.texts import THE_REST, NamedRecord
 from keyveil.mechanisms import REGISTRY
 from keyveil.methods import has_several_rounds
 from keyveil.report import Envelope, Subset, Symbol, frame, to_frames
@@ -59,6 +63,20 @@ NAMES = (
     *map(str, range(100, 390)),
 )
 
+# Keys that nobody listed: some share their first bits, some hide or turn letters, or are no whole text.
+OPEN_NAMES = (
+    "com.example.maps",
+    "com.example.mail",
+    "org.example.chess",
+    "a",
+    "Zürich",
+    "日本語の地図",
+    "pay\u202elap",
+    "tab\tand\x00nothing",
+    "🗺️ maps",
+    "=cmd()",
+    "x" * 700,
+)
 # Keys, padding length, `other`: all codes in one plane word, more than two, and the smallest question.
 SIZES = ((10, 3, True), (70, 2, False), (1, 1, False))
 # A method of every shape of report.
@@ -84,6 +102,8 @@ def files() -> dict[str, str]:
         texts[f"{name}_issued.json"] = _to_text({"method": name, "suites": suites})
     texts["crossed.json"] = _to_text({"method": "crossed", "suites": list(crossed_suites())})
     texts["segments.json"] = _to_text({"method": "segments", "suites": list(segmented())})
+    opened = [suite(campaign, asked) for campaign in _open_campaigns() for asked in _open_rounds(campaign)]
+    texts["open.json"] = _to_text({"method": "open", "suites": opened})
     texts["nonces.json"] = _to_text({"nonces": nonces()})
     for kind, cases in (("reports", bad_reports), ("frames", bad_frames), ("json", bad_json)):
         texts[f"bad_{kind}.json"] = _to_text({"refuse": cases()})
@@ -168,12 +188,46 @@ def case(campaign: Campaign, round: Round, number: int, held: dict[str, float]) 
         "held": held,
         **({"segments": said} if labels else {}),
         **({"labels": list(told)} if told else {}),
-        "record": [[pair.code, str(pair.level)] for pair in round.narrow(encoded).pairs],
+        "record": [[_code(record, pair), str(pair.level)] for pair in record.pairs],
         "words": words.data.hex(),
         "report_id": report_id.hex(),
         "answer": answer if isinstance(answer, int) else list(answer),
         "report": report.hex(),
     }
+
+
+def _code(record: Record, pair: Pair) -> int | str:
+    """A key's code; the bits of one that nobody listed are text, they are more than a JSON number holds."""
+    return str(pair.code) if isinstance(record, NamedRecord) else pair.code
+
+
+def _open_campaigns() -> Iterator[Campaign]:
+    """Plain bytes, and a code that was learnt; few bits and many."""
+    learnt = learn_code(OPEN_NAMES[:4], longest=96, tables=3)
+    for longest, code in ((40, None), (96, learnt.tables)):
+        yield Campaign(
+            name=f"vectors of {longest} bits",
+            epsilon=1.5,
+            keys="open",
+            longest=longest,
+            code=code,
+            block=() if code is None else ("com.example.play",),
+            value_range=(-3.0, 60.0),
+            pairs_per_user=3,
+            mechanism="open",
+            users=200,
+        )
+
+
+def _open_rounds(campaign: Campaign) -> Iterator[Round]:
+    """The first level, the last, and a measuring round."""
+    *levels, measure = campaign.protocol().stages()
+    assert isinstance(campaign.domain, OpenDomain)
+    shown = [campaign.domain.code.name(campaign.domain.code.number(name)) for name in OPEN_NAMES[:3]]
+    names = tuple(dict.fromkeys((*filter(None, shown), THE_REST)))
+    mechanism = campaign.protocol().protocol.search.measuring(len(names))
+    for asked in (levels[0], levels[-1], replace(measure, names=names, mechanism=mechanism)):
+        yield replace(asked, campaign=campaign.id)
 
 
 def _methods() -> Iterator[str]:
@@ -214,6 +268,15 @@ def _rounds(campaign: Campaign) -> Iterator[Round]:
 
 def _held(campaign: Campaign) -> list[dict[str, float]]:
     """Nothing, one pair, ends of the range and beyond, as many as l, all; unknown keys among them."""
+    if campaign.is_open:
+        return [
+            {},
+            {OPEN_NAMES[0]: 12.25},
+            {OPEN_NAMES[0]: -1e300, OPEN_NAMES[1]: 1e300, "": 1.0},
+            {name: 60.0 * place / len(OPEN_NAMES) for place, name in enumerate(OPEN_NAMES)},
+            dict.fromkeys(OPEN_NAMES[4:], 28.5),
+            {THE_REST: 3.0, "abcd": 1.0, "abcde" + THE_REST: 2.0, "abcdefgh": 40.0},
+        ]
     names = campaign.keys
     some = [names[place % len(names)] for place in (0, 3, 7)]
     return [

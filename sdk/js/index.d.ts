@@ -105,6 +105,12 @@ export interface Pair {
   level: bigint;
 }
 
+/** A pair whose key nobody listed: its bits, by the campaign's code, and the name by which it is known. */
+export interface NamedPair extends Pair {
+  bits: bigint;
+  name: string;
+}
+
 /** A number, or a row of numbers, as the mechanism's layout sends it. */
 export type Answer = number | ArrayLike<number>;
 
@@ -160,6 +166,10 @@ export interface Campaign {
   readonly crossing: Crossing | null;
   /** How many codes are asked about. */
   readonly nCodes: number;
+  /** The public code of keys that nobody listed; null where they are listed. */
+  readonly text: { read(text: string): { bits: bigint; name: string } } | null;
+  /** By how many bits such a key is told; 0 where keys are listed. */
+  readonly longest: number;
   /** Whether keys that are not asked about are averaged into the last name. */
   readonly other: boolean;
   readonly valueRange: readonly [number, number];
@@ -226,6 +236,8 @@ export interface Round {
   readonly group: readonly [Ratio, Ratio];
   /** From the campaign's codes to the round's; null where all keys are asked about. */
   readonly asked: ReadonlyMap<number, number> | null;
+  /** From the names of keys that were found to the round's codes; null where none are named. */
+  readonly named: ReadonlyMap<string, number> | null;
   readonly mechanism: Mechanism;
   /** In how many bins reports are counted by the word that rounds their values; 1 where none does. */
   readonly dither: number;

@@ -21,11 +21,30 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any
 
-from keyveil.domain import DITHER_BINS, UNDITHERED, Crossing, Domain, Labelled, Pairs, check_dither
+from keyveil.domain import (
+    DITHER_BINS,
+    UNDITHERED,
+    Crossing,
+    Domain,
+    Labelled,
+    OpenDomain,
+    Pairs,
+    TextCode,
+    check_dither,
+)
+from keyveil.domain.texts import PLAIN
 from keyveil.errors import CampaignError, DescriptionError, DomainError, KeyveilError, MissingPackage
 from keyveil.mechanisms import Mechanism, build
 from keyveil.mechanisms.base import ISSUED, check_size
-from keyveil.methods import MECHANISM_OPTIONS, METHODS, WANTS, find_method, has_several_rounds, mechanism_of
+from keyveil.methods import (
+    MECHANISM_OPTIONS,
+    METHODS,
+    WANTS,
+    find_method,
+    has_several_rounds,
+    known_method,
+    mechanism_of,
+)
 from keyveil.numerics import parse_epsilon
 from keyveil.report import CAMPAIGN_BYTES
 from keyveil.rounds import Round, described
@@ -48,6 +67,8 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z
 _LAST_YEAR = 9998
 OWN = "own"
 ALL_PAIRS = "all"
+# What `keys` and `mechanism` say where nobody knows the list.
+OPEN = "open"
 # Whether sealed reports come through a relay: never, at each device's choice, or always.
 DIRECT, ALLOWED, REQUIRED = "none", "allowed", "required"
 RELAYS = (DIRECT, ALLOWED, REQUIRED)
@@ -55,7 +76,14 @@ RELAYS = (DIRECT, ALLOWED, REQUIRED)
 HONEST = 0.5
 LARGEST_BATCH = 1 << 31
 # Left out of a campaign's text, which says nothing where it is as it always was: older ones keep their ids.
-_UNSAID = (("ids", OWN), ("dither", UNDITHERED), ("beyond", False), ("relay", DIRECT))
+_UNSAID: tuple[tuple[str, Any], ...] = (
+    ("ids", OWN),
+    ("dither", UNDITHERED),
+    ("beyond", False),
+    ("relay", DIRECT),
+    ("block", ()),
+    ("minimum", 0.0),
+)
 # The least number of bins of which two can be spared for values beyond the range.
 _FEWEST_BEYOND = 4
 _REQUIRED = ("name", "epsilon", "keys", "value_range", "pairs_per_user", "mechanism")
@@ -110,6 +138,14 @@ class Campaign:
     """The chance that the central promise leaves aside."""
     honest: float | None = None
     """The share of a batch that the central promise takes to be honest; a half where nothing is said."""
+    longest: int | None = None
+    """Where `keys` are "open", by how many bits a key is told: what is longer is found as far as they go."""
+    code: Mapping[str, str] | Sequence[tuple[str, str]] | None = None
+    """The public code that turns texts into those bits; bytes as they are where nothing is said."""
+    block: Sequence[str] = ()
+    """Keys that are never measured, where they are open."""
+    minimum: float = 0.0
+    """The least frequency of a key that is published, where keys are open."""
     series: Series | None = None
     """How often it is asked, where it is asked in waves: `[series]` of a file.
 
@@ -156,13 +192,14 @@ class Campaign:
             object.__setattr__(self, "rho", float(self.rho))
         if self.users is not None and self.users < 1:
             raise CampaignError(f"users must be at least 1, got {self.users}, at $.users")
-        if not isinstance(self.keys, (list, tuple)):
+        if self.keys != OPEN and not isinstance(self.keys, (list, tuple)):
             raise CampaignError(f"keys must be a list of texts, got {type(self.keys).__name__}, at $.keys")
+        self._settle_open()
         parse_epsilon(self.epsilon)
         self._settle_dither()
         object.__setattr__(self, "epsilon", float(self.epsilon))
         self._settle_relay()
-        object.__setattr__(self, "keys", tuple(self.keys))
+        object.__setattr__(self, "keys", OPEN if self.is_open else tuple(self.keys))
         if self.pairs is not None:
             object.__setattr__(self, "pairs", _flat_pairs(self.pairs))
         object.__setattr__(self, "value_range", self.domain.value_range)
@@ -261,6 +298,8 @@ class Campaign:
             said["series"] = self.series.to_fields()
         if self.segments is not None:
             said["segments"] = self.segments.to_fields()
+        if self.code is not None:
+            said["code"] = dict(self.code)
         return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @cached_property
@@ -277,6 +316,10 @@ class Campaign:
     def domain(self) -> Domain:
         """The keys and their range."""
         beyond = self._bins if self.beyond else 0
+        if self.is_open:
+            assert self.longest is not None
+            code = TextCode(longest=self.longest, tables=dict(self.code or {"": PLAIN}))
+            return OpenDomain(value_range=self.value_range, beyond=beyond, code=code)
         plain = Domain(keys=tuple(self.keys), value_range=self.value_range, other=self.other, beyond=beyond)
         return replace(plain, crossing=self._crossing(plain))
 
@@ -348,6 +391,11 @@ class Campaign:
     def has_several_rounds(self) -> bool:
         """Whether later rounds follow from earlier ones, so that a device must be sent the open round."""
         return has_several_rounds(self.mechanism)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody knows the list of keys, so that they are searched for."""
+        return self.keys == OPEN
 
     @property
     def is_relayed(self) -> bool:
@@ -435,7 +483,7 @@ class Campaign:
         Batches are as much smaller as the part is: a collector that opened a round for very few would find
         each of them among as few. Which part that is must not be its word, so it follows from the campaign.
         """
-        method = METHODS.get(self.mechanism.partition(":")[0])
+        method = known_method(self.mechanism)
         # What somebody else registered has one round.
         least = Fraction(1) if method is None else method.least_part
         low, high = round.group
@@ -492,10 +540,46 @@ class Campaign:
         _settle_between(self, "delta", 0, 1, below=True)
         _settle_between(self, "honest", 0, 1)
 
+    def _settle_open(self) -> None:
+        """Refuse what does not go with open keys, and what goes with nothing else."""
+        if (self.mechanism == OPEN) != self.is_open:
+            raise CampaignError(
+                f'keys = "{OPEN}" and mechanism = "{OPEN}" go together, at $.mechanism; say both or neither'
+            )
+        if (self.longest is not None) != self.is_open:
+            raise CampaignError(
+                f'longest goes with keys = "{OPEN}": by how many bits a key is told, at $.longest'
+            )
+        if not self.is_open:
+            if self.code is not None or self.block or self.minimum:
+                raise CampaignError(f'code, block and minimum are for keys = "{OPEN}", at $.code')
+            return
+        for_listed = (self.names, self.series, self.segments, self.pairs)
+        if self.other or any(field is not None for field in for_listed):
+            raise CampaignError(
+                "other, names, a series, segments and pairs are for keys that are listed, at $.keys; "
+                "leave them out"
+            )
+        if self.code is not None:
+            pairs = self.code.items() if isinstance(self.code, Mapping) else self.code
+            object.__setattr__(self, "code", tuple(sorted((after, lengths) for after, lengths in pairs)))
+        block = self.block
+        if not isinstance(block, (list, tuple)) or not all(isinstance(each, str) and each for each in block):
+            raise CampaignError("block must be a list of texts, at $.block")
+        if len(set(block)) < len(block):
+            raise CampaignError("block names a key twice, at $.block")
+        object.__setattr__(self, "block", tuple(block))
+        is_number = isinstance(self.minimum, (int, float)) and not isinstance(self.minimum, bool)
+        if not is_number or not 0 <= self.minimum < 1:
+            raise CampaignError(
+                f"minimum must be a share from 0 to 1, got {str(self.minimum)[:40]}, at $.minimum"
+            )
+        object.__setattr__(self, "minimum", float(self.minimum))
+
     def _settle_dither(self) -> None:
         """Write down what is not said: a campaign is what its text says, whatever is usual later."""
         if self.dither is None:
-            method = METHODS.get(self.mechanism.partition(":")[0])
+            method = known_method(self.mechanism)
             tells_signs = method is not None and method.tells_signs and self.rho != 1
             object.__setattr__(self, "dither", DITHER_BINS if tells_signs else UNDITHERED)
         try:
@@ -596,9 +680,13 @@ class Campaign:
             raise DescriptionError(
                 f"expected a round of campaign {self.id[:12]}, got one of another", code="other-campaign"
             )
-        round = Round.from_fields({**said, "campaign": self.id}, n_keys=self.domain.n_keys)
+        round = self.round_of({**said, "campaign": self.id})
         self.check_round(round)
         return round
+
+    def round_of(self, said: object) -> Round:
+        """The round of this campaign that is described; whatever it says of a campaign is not looked at."""
+        return Round.from_fields(said, n_keys=self.domain.n_keys, are_open=self.is_open)
 
     @classmethod
     def from_description(cls, description: object) -> tuple[Campaign, Round]:
@@ -623,6 +711,8 @@ class Campaign:
         wanted = self._dials
         if self.rounds is not None:
             wanted["rounds"] = self.rounds
+        if isinstance(self.domain, OpenDomain):
+            wanted |= {"code": self.domain.code, "block": self.block, "minimum": self.minimum}
         if self.users is not None and find_method(self.mechanism)[0].needs_users:
             share = 1 if self.series is None else self.series.share
             wanted["users"] = max(1, math.floor(self.users * share))

@@ -18,7 +18,15 @@ from types import MappingProxyType
 from keyveil.errors import MechanismError
 from keyveil.mechanisms.registry import find, find_outside
 
-__all__ = ["METHODS", "Method", "find_method", "has_several_rounds", "mechanism_of"]
+__all__ = [
+    "METHODS",
+    "UNLISTED",
+    "Method",
+    "find_method",
+    "has_several_rounds",
+    "known_method",
+    "mechanism_of",
+]
 
 # How the tally of a single round is read: debiased signs, and what needs reading in its own way.
 SIGNS, KEYS_ONLY, APART, EM, MLE, VALUES = "signs", "keys-only", "apart", "em", "mle", "values"
@@ -180,6 +188,29 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 )
 
 
+# Beside the methods that ask about keys which a campaign lists, those for keys that nobody listed.
+UNLISTED: Mapping[str, Method] = MappingProxyType(
+    {
+        "open": Method(
+            what="keys that nobody listed: prefixes level by level, then what was found by name",
+            needs_users=True,
+            tells_signs=True,
+            least_part=Fraction(1, 100),
+        ),
+    }
+)
+
+
+def known_method(name: str) -> Method | None:
+    """The method of this package behind a name, whatever allocation it asks for.
+
+    >>> known_method("open").has_several_rounds, known_method("nothing")
+    (True, None)
+    """
+    method_id = name.partition(":")[0]
+    return METHODS.get(method_id) or UNLISTED.get(method_id)
+
+
 def find_method(name: str) -> tuple[Method, str]:
     """The method behind a name, and the allocation that the name asks for.
 
@@ -187,7 +218,7 @@ def find_method(name: str) -> tuple[Method, str]:
     'naive'
     """
     method_id, _, allocation = name.partition(":")
-    method = METHODS.get(method_id) or _from_outside(method_id)
+    method = known_method(method_id) or _from_outside(method_id)
     if method is None:
         import difflib
 
@@ -221,7 +252,8 @@ def has_several_rounds(name: str) -> bool:
     >>> has_several_rounds("privkvm"), has_several_rounds("kvue")
     (True, False)
     """
-    return name in METHODS and METHODS[name].has_several_rounds
+    method = METHODS.get(name) or UNLISTED.get(name)
+    return method is not None and method.has_several_rounds
 
 
 def mechanism_of(name: str) -> str:

@@ -261,11 +261,13 @@ def release_found(
         outcome = replace(outcome, raw=total, published=total, spread=None, distribution=None)
     shaped = outcome.published if post == PUBLISHED else step(post, also=(PUBLISHED,))(outcome.raw)
     low, high = campaign.domain.reach
+    names = campaign.domain.names if outcome.found is None else outcome.found.keys
     values = ValueSpread.of(
         outcome.spread, outcome.distribution, outcome.raw, (low, high), inside=READABLE in shaped.steps
     )
     return Release(
-        columns=_columns(campaign, outcome.raw, shaped)
+        columns=_columns(campaign, names, outcome.raw, shaped)
+        | _found_columns(outcome)
         | _value_columns(values, quantiles)
         | _beyond_columns(campaign.domain, values),
         distributions=outcome.distribution,
@@ -288,6 +290,7 @@ def release_found(
             "post": list(shaped.steps),
             "notes": [*outcome.notes, *_told(campaign)],
             **_bin_metadata(campaign.domain, outcome.distribution, values),
+            **_found_metadata(campaign, outcome),
             **({"beyond": list(campaign.domain.value_range)} if campaign.beyond else {}),
         },
     )
@@ -343,7 +346,25 @@ def quantile_name(q: float) -> str:
     return "median" if q == MEDIAN[0] else f"q{100 * q:g}"
 
 
-def _columns(campaign: Campaign, raw: Estimates, shaped: Estimates) -> dict[str, Any]:
+def _found_columns(outcome: Outcome) -> dict[str, Any]:
+    """Where nobody listed the keys: which share of those at least as sure as each is false, at most."""
+    return {} if outcome.found is None else {"false_share": outcome.found.false_share}
+
+
+def _found_metadata(campaign: Campaign, outcome: Outcome) -> dict[str, Any]:
+    """What would have been found, what did not complete, and what the operator left out."""
+    if outcome.found is None:
+        return {}
+    found = outcome.found
+    return {
+        "detectable": found.detectable,
+        "unfinished": list(found.unfinished),
+        "block": list(campaign.block),
+        "minimum": campaign.minimum,
+    }
+
+
+def _columns(campaign: Campaign, names: Sequence[str], raw: Estimates, shaped: Estimates) -> dict[str, Any]:
     low, high = campaign.domain.reach
     scale = (high - low) / 2
     middle = (high + low) / 2
@@ -371,7 +392,7 @@ def _columns(campaign: Campaign, raw: Estimates, shaped: Estimates) -> dict[str,
         numbers |= {"frequency_raw": raw.frequency, "mean_raw": middle + scale * raw_mean}
     if shaped.frequency_top is not None:
         numbers["frequency_top"] = shaped.frequency_top
-    words = {"key": list(campaign.domain.names)}
+    words = {"key": list(names)}
     if campaign.names is not None:
         words["name"] = list(campaign.display_names)
     return {**words, **{name: np.asarray(column) for name, column in numbers.items()}}

@@ -6,6 +6,8 @@ device checks and pins it, reports and tallies answer it. It has one canonical J
     {"campaign": id, "dither": 16, "format": ..., "group": [low, high], "keys": null or codes,
      "mechanism": {...}, "number": 1, "protocol": "auto/1", "purpose": "collect"}
 
+or names of keys for codes, where nobody listed any
+
 (`keyveil-round/2`; a round whose values are rounded by the devices' own words says nothing of a dither and is
 `keyveil-round/1`, as all were once; one whose reports carry clear labels says how many values each attribute
 declares, "labels": [3, 2], and always a dither, and is `keyveil-round/3`) and that text's SHA-256 is its pin:
@@ -27,6 +29,7 @@ from fractions import Fraction
 from typing import Any
 
 from keyveil.domain import UNDITHERED, Record, check_dither, dither_of, rounded
+from keyveil.domain.texts import MOST_BITS
 from keyveil.errors import DescriptionError, DomainError, MechanismError
 from keyveil.mechanisms import Mechanism
 from keyveil.mechanisms.named import calibrated, read_codes, read_fraction, read_list, read_size
@@ -49,6 +52,9 @@ _FIELDS_OF = {
 _PROTOCOL = re.compile(r"[a-z0-9-]{1,40}/[1-9][0-9]{0,4}", re.ASCII)
 _PURPOSE = re.compile(r"[ -~]{0,200}", re.ASCII)
 _MOST_ROUNDS = (1 << 16) - 1
+MOST_NAMES = 1 << 15
+# The mechanism of rounds about prefixes; devices that are asked no such round never load it.
+PREFIXES = "prefix-bucket"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,23 +78,37 @@ class Round:
     """Which places in [0, 1) are asked; a device has one place in a campaign."""
     keys: tuple[int, ...] | None = None
     """The codes asked about, renumbered 0, 1, ... in this order; None for all keys."""
+    names: tuple[str, ...] | None = None
+    """The keys asked about by name, in this order, where nobody listed any; an ellipsis is all others."""
     dither: int = UNDITHERED
     """In how many bins reports are counted by the public word that rounds their values; 1 where none does."""
     labels: tuple[int, ...] = ()
     """How many values each attribute declares whose label a report carries in the clear."""
 
     def __post_init__(self) -> None:
+        if self.names is not None and self.keys is not None:
+            raise DomainError("a round asks about codes or about names, not both")
         if self.is_dithered and not self.mechanism.tells_signs:
             raise MechanismError(
                 f"{type(self.mechanism).__name__} rounds no value to a sign; dither must be 1"
             )
 
     @classmethod
-    def from_fields(cls, said: object, *, n_keys: int) -> Round:
-        """The round that is described, of a campaign with so many keys; anything else is refused."""
-        said = described(said)
-        keys = None if said["keys"] is None else read_codes(said["keys"], "$.keys", n_keys, n_keys)
-        mechanism = calibrated(said["mechanism"], n_keys if keys is None else len(keys))
+    def from_fields(cls, said: object, *, n_keys: int, are_open: bool = False) -> Round:
+        """The round that is described, of a campaign with so many keys; anything else is refused.
+
+        Where the campaign lists no keys (`are_open`) a round asks about prefixes, or about keys by name.
+        """
+        said, keys, names = described(said), None, None
+        if said["keys"] is not None and are_open:
+            names = _read_names(said["keys"])
+        elif said["keys"] is not None:
+            keys = read_codes(said["keys"], "$.keys", n_keys, n_keys)
+        asked = keys if names is None else names
+        mechanism = calibrated(said["mechanism"], n_keys if asked is None else len(asked))
+        named = mechanism.parameters
+        if asked is None and are_open != (named is not None and named.id == PREFIXES):
+            raise DescriptionError("prefixes are asked about where no keys are listed, at $.mechanism.id")
         return cls(
             campaign=_text(said, "campaign"),
             number=read_size(said["number"], "$.number", 1, _MOST_ROUNDS),
@@ -97,6 +117,7 @@ class Round:
             protocol=_matching(said, "protocol", _PROTOCOL, "a protocol with its version"),
             group=_group(said["group"]),
             keys=keys,
+            names=names,
             dither=_dither(said, mechanism),
             labels=_labels(said),
         )
@@ -112,13 +133,18 @@ class Round:
             **({"dither": self.dither} if self.is_dithered or self.labels else {}),
             "format": LABELLED_FORMAT if self.labels else plain,
             "group": [str(end) for end in self.group],
-            "keys": None if self.keys is None else list(self.keys),
+            "keys": None if self.asked is None else list(self.asked),
             **({"labels": list(self.labels)} if self.labels else {}),
             "mechanism": parameters.to_json(),
             "number": self.number,
             "protocol": self.protocol,
             "purpose": self.purpose,
         }
+
+    @property
+    def asked(self) -> tuple[int, ...] | tuple[str, ...] | None:
+        """The codes or the names of the keys asked about; None for all keys."""
+        return self.keys if self.names is None else self.names
 
     @property
     def canonical_json(self) -> str:
@@ -166,7 +192,7 @@ class Round:
 
     def narrow(self, record: Record) -> Record:
         """The part of a record that this round asks about, with its codes."""
-        return record if self.keys is None else record.among(self.keys)
+        return record if self.asked is None else record.among(self.asked)
 
     @property
     def is_dithered(self) -> bool:
@@ -237,6 +263,16 @@ def described(said: object) -> dict[str, Any]:
     if set(said) != set(names := _FIELDS_OF[said["format"]]):
         raise DescriptionError(f"expected {', '.join(names)} of a round, and nothing else")
     return said
+
+
+def _read_names(said: object) -> tuple[str, ...]:
+    """Different names of keys, none of them empty or longer than any can be."""
+    names = tuple(read_list(said, "$.keys", MOST_NAMES))
+    if not all(isinstance(name, str) and 0 < len(name) <= MOST_BITS for name in names):
+        raise DescriptionError(f"expected names of keys, of at most {MOST_BITS} letters, at $.keys")
+    if len(set(names)) < len(names):
+        raise DescriptionError("expected different names of keys, at $.keys")
+    return names
 
 
 def _text(said: Mapping[str, Any], name: str) -> str:

@@ -102,8 +102,8 @@ def test_a_changed_byte_and_another_format_are_refused():
         body[place] ^= 1
         with pytest.raises(StoreError, match="damaged"):
             unpack_outcome(OutcomeRow(version=1, body=bytes(body)), campaign="c")
-    with pytest.raises(StoreError, match="format 4, this keyveil reads formats up to 3; install"):
-        unpack_outcome(OutcomeRow(version=4, body=stored.body), campaign="c")
+    with pytest.raises(StoreError, match="format 5, this keyveil reads formats up to 4; install"):
+        unpack_outcome(OutcomeRow(version=5, body=stored.body), campaign="c")
 
 
 def finish(caller, campaign):

@@ -16,6 +16,7 @@ from keyveil.domain import Record
 from keyveil.errors import MechanismError
 from keyveil.mechanisms import Bucket, build
 from keyveil.mechanisms.hash import bucket
+from keyveil.mechanisms.hash.owned import occupied
 from keyveil.numerics import ceil_div, exp_below, parse_epsilon
 from keyveil.simulate import Population, draw_tally, insecure_generator
 from keyveil.tally.hashing import signed_buckets
@@ -430,7 +431,7 @@ def test_pairs_that_everybody_holds_add_at_most_a_quarter_to_that(epsilon, l):
     """Var_H of an unheld symbol's chance where all users own the same J buckets, J by its exact law."""
     mechanism = build("bucket", epsilon, n_keys=1000, pairs_per_user=l)
     g, words, total = mechanism.buckets, mechanism.words, Fraction(0)
-    for owned, ways in enumerate(bucket.occupied(l, g), start=1):
+    for owned, ways in enumerate(occupied(l, g), start=1):
         own = Fraction(mechanism.own(owned), words)
         other = (1 - owned * own) / (g - owned)
         squares = owned * (own - mechanism.b) ** 2 + (g - owned) * (other - mechanism.b) ** 2

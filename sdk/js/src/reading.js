@@ -17,15 +17,15 @@ export class Reading {
   #clamped;
 
   /**
-   * @param {Pick<Campaign, "codes" | "other" | "valueRange" | "beyond">} campaign
+   * @param {Pick<Campaign, "codes" | "text" | "other" | "valueRange" | "beyond">} campaign
    * @param {Held} held a record that could be read
    */
-  constructor({ codes, other, valueRange, beyond }, held) {
+  constructor({ codes, text, other, valueRange, beyond }, held) {
     const [low, high] = (this.#range = valueRange);
     this.#outside = beyond ? "beyond" : "moved into";
     const pairs = /** @type {[string, number][]} */ ([...entriesOf(held)]);
-    const asked = pairs.filter(([name]) => other || codes.has(name));
-    this.#unknown = namesOf(pairs.filter(([name]) => !codes.has(name)));
+    const asked = pairs.filter(([name]) => text || other || codes.has(name));
+    this.#unknown = namesOf(pairs.filter(([name]) => !text && !codes.has(name)));
     this.#notNumbers = namesOf(asked.filter(([, value]) => Number.isNaN(value)));
     this.#clamped = namesOf(asked.filter(([, value]) => value < low || value > high));
   }

@@ -7,8 +7,9 @@
  */
 import { refuse } from "./refusals.js";
 import { pick, WORDS } from "./numerics/words.js";
+import { ELLIPSIS } from "./texts.js";
 
-/** @import { Campaign, Held, Pair, Round } from "../index.d.ts" */
+/** @import { Campaign, Held, NamedPair, Pair, Round } from "../index.d.ts" */
 
 export const FULL_LEVEL = WORDS;
 export const HALF_LEVEL = WORDS >> 1n;
@@ -31,13 +32,17 @@ export function levelOf(value) {
  * Values beyond the range go to the nearer end, NaN is left out, an unknown key is left out or averaged into
  * `other`. What maps no names to numbers is refused by that rule, never by its values.
  *
- * @param {Pick<Round, "campaign" | "asked">} round
+ * @param {Pick<Round, "campaign" | "asked" | "named">} round
  * @param {Held} held
  * @param {number} [label]
  * @returns {Pair[]}
  */
 export function readRecord(round, held, label = 0) {
-  const { asked, campaign } = round;
+  const { asked, campaign, named } = round;
+  if (campaign.text) {
+    const texts = readTexts(campaign, campaign.text, held);
+    return named ? amongNames(texts, named) : texts;
+  }
   const plain = encodeRecord(campaign, held);
   const record = campaign.crossing ? campaign.crossing.of(plain, label) : plain;
   if (!asked) return record;
@@ -67,6 +72,47 @@ function encodeRecord(campaign, held) {
     else units.set(code, [unit]);
   }
   return [...units].map(([code, values]) => ({ code, level: levelOf(meanOf(values)) })).sort((a, b) => a.code - b.code);
+}
+
+/**
+ * A record of texts, ordered by their bits. Keys that are known by one name are one, whose value is their mean.
+ *
+ * @param {Pick<Campaign, "valueRange" | "beyond">} campaign
+ * @param {NonNullable<Campaign["text"]>} text
+ * @param {Held} held
+ * @returns {NamedPair[]}
+ */
+function readTexts(campaign, text, held) {
+  /** @type {Map<string, { bits: bigint, values: number[] }>} */
+  const units = new Map();
+  for (const [key, value] of entriesOf(held)) {
+    if (typeof key !== "string" || typeof value !== "number") refuse("bad-record");
+    if (key === "" || Number.isNaN(value)) continue;
+    const { bits, name } = text.read(key);
+    const { bits: least, values } = units.get(name) ?? { bits, values: [] };
+    units.set(name, { bits: bits < least ? bits : least, values: [...values, unitOf(value, campaign)] });
+  }
+  return [...units]
+    .map(([name, { bits, values }]) => ({ code: 0, bits, name, level: levelOf(meanOf(values)) }))
+    .sort((a, b) => (a.bits < b.bits ? -1 : 1));
+}
+
+/**
+ * The pairs of named keys, numbered as the round does; an ellipsis is all others, as one.
+ *
+ * @param {NamedPair[]} record
+ * @param {ReadonlyMap<string, number>} named
+ */
+function amongNames(record, named) {
+  /** @type {Map<number, bigint[]>} */
+  const levels = new Map();
+  for (const { name, level } of record) {
+    const code = named.get(name) ?? named.get(ELLIPSIS);
+    if (code !== undefined) levels.set(code, [...(levels.get(code) ?? []), level]);
+  }
+  return [...levels]
+    .map(([code, each]) => ({ code, level: each.reduce((sum, level) => sum + level, 0n) / BigInt(each.length) }))
+    .sort((a, b) => a.code - b.code);
 }
 
 /**

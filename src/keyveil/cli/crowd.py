@@ -18,11 +18,14 @@ from numpy.typing import NDArray
 
 from keyveil.batch import Records, SecureStream, perturb_many
 from keyveil.campaign import Campaign
+from keyveil.domain import HALF_LEVEL, OpenDomain, Record, TextCode
 from keyveil.errors import CampaignError
-from keyveil.report import REPORT_ID_BYTES
+from keyveil.mechanisms import PrefixBucket
+from keyveil.report import REPORT_ID_BYTES, fresh_id
 from keyveil.rounds import Round
 from keyveil.simulate.breakdowns import crossed
 from keyveil.simulate.population import Population
+from keyveil.simulate.unknown import named
 
 # Reports made at once.
 _BLOCK_BYTES = 1 << 24
@@ -68,8 +71,11 @@ class FileUsers:
                 "let a collector open them and use `keyveil send`, or choose a mechanism of one round"
             )
         self.campaign = campaign
-        people, self.n_unknown = asked_about(campaign, held)
-        self._people = as_crossed(campaign, people)
+        if campaign.is_open:
+            self._people, self.n_unknown = held, 0
+        else:
+            people, self.n_unknown = asked_about(campaign, held)
+            self._people = as_crossed(campaign, people)
         self._round = campaign.only_round() if asked is None else asked
         self._people = self._asked_of(self._round)
 
@@ -81,6 +87,10 @@ class FileUsers:
         low, high = (int(end * 2**64) for end in asked.group)
         # All ones below 2**64 are places; a group that ends at 1 has them all.
         people = self._people.take(np.flatnonzero((drawn >= low) & (drawn <= high - 1)))
+        if asked.names is not None:
+            code = _code_of(self.campaign)
+            shown = [code.name(code.number(name)) or "" for name in people.names]
+            return replace(named(people, shown, asked.names), user_names=people.user_names)
         return people if asked.keys is None else people.restrict(np.array(asked.keys))
 
     @property
@@ -116,8 +126,12 @@ class FileUsers:
         for start in range(0, order.size, size):
             chosen = order[start : start + size]
             some, names = self._people.take(chosen), [users[place] for place in chosen.tolist()]
+            ids = None if issue is None else issue(some.n_users)
+            if isinstance(self._round.mechanism, PrefixBucket):
+                yield names, b"".join(self._prefixes(some, ids))
+                continue
             records = Records(offsets=some.offsets, codes=some.codes, values=some.values)
-            issued = None if issue is None else np.frombuffer(b"".join(issue(len(records))), dtype=np.uint8)
+            issued = None if ids is None else np.frombuffer(b"".join(ids), dtype=np.uint8)
             reports = perturb_many(
                 self._round.mechanism,
                 records,
@@ -136,3 +150,19 @@ class FileUsers:
             return None
         other = np.zeros((some.n_users, len(self._round.labels)), dtype=np.uint8)
         return other if some.labels is None else some.labels
+
+    def _prefixes(self, people: Population, ids: list[bytes] | None) -> Iterator[bytes]:
+        """The reports of a level of prefixes, one by one, as devices make them."""
+        code = _code_of(self.campaign)
+        numbers = [code.number(name) if name else None for name in people.names]
+        for user in range(people.n_users):
+            codes = people.codes[people.offsets[user] : people.offsets[user + 1]].tolist()
+            held = {number for number in (numbers[place] for place in codes) if number is not None}
+            record = Record.from_levels((number, HALF_LEVEL) for number in held)
+            yield self._round.report(record, fresh_id() if ids is None else ids[user])
+
+
+def _code_of(campaign: Campaign) -> TextCode:
+    """The public code of a campaign whose keys nobody listed."""
+    assert isinstance(campaign.domain, OpenDomain)
+    return campaign.domain.code

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("pairs", type=click.Path(path_type=Path))
-@click.option(
-    "--mechanism", required=True, help="One or more ids, separated by commas (see keyveil mechanisms)."
-)
+@click.option("--mechanism", help="One or more ids, separated by commas (see keyveil mechanisms).")
 @click.option("--epsilon", help="One or more budgets, separated by commas.")
 @click.option(
     "--pairs-per-user", type=int, help="The padding length l; the 90th percentile of sizes if left out."
@@ -51,6 +49,10 @@ if TYPE_CHECKING:
     metavar="COLUMN",
     help="Score the users of every value of this column by themselves, as a breakdown has them.",
 )
+@click.option("--open", "is_open", is_flag=True, help="Search for the keys as if nobody had listed them.")
+@click.option(
+    "--longest", type=int, default=96, show_default=True, help="With --open, by how many bits a key is told."
+)
 @central_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option(
@@ -60,7 +62,7 @@ if TYPE_CHECKING:
 @skip_option
 def simulate(
     pairs: Path,
-    mechanism: str,
+    mechanism: str | None,
     epsilon: str | None,
     pairs_per_user: int | None,
     repeats: int,
@@ -72,6 +74,8 @@ def simulate(
     settings: tuple[str, ...],
     want: str | None,
     segment: str | None,
+    is_open: bool,
+    longest: int,
     as_json: bool,
     out: Path | None,
     central: float | None,
@@ -90,8 +94,10 @@ def simulate(
     from keyveil.simulate import run
     from keyveil.simulate.pairs import segments_in
 
-    names = split(mechanism)
-    if not names:
+    names = split(mechanism or "")
+    if is_open and (names or settings or want or out or central):
+        raise MechanismError("--open searches for keys and measures them; leave the other options out")
+    if not names and not is_open:
         raise MechanismError("--mechanism must name at least one mechanism")
     hidden = promised(central, delta, batch, honest)
     epsilons = [float(parse_epsilon(text, where="--epsilon")) for text in split(epsilon or "")]
@@ -107,6 +113,20 @@ def simulate(
     how = {"value_range": parse_range(value_range), "clamp": clamp, "segments": apart, **columns}
     reading = read_own(pairs, **how)
     tell(reading.settled())
+    if is_open:
+        from keyveil.cli.searching import simulate_search
+
+        simulate_search(
+            reading.population,
+            epsilons,
+            longest=longest,
+            pairs_per_user=pairs_per_user,
+            repeats=repeats,
+            seed=seed,
+            top=top,
+            as_json=as_json,
+        )
+        return
     parts = {None: reading.population} if apart is None else _parts(reading.population, apart)
     typical = reading.population.typical_size() if pairs_per_user is None else pairs_per_user
     found: list[tuple[str | None, Cell]] = []

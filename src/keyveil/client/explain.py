@@ -176,7 +176,7 @@ def _said(story: Story, sent: bytes) -> str:
 
 def _heard(story: Story, sent: bytes) -> str:
     """What a reader of the report would take it to say, if it were not noised."""
-    if story.round.keys is not None:
+    if story.round.asked is not None:
         return "an answer about some of the keys"
     names, signs = story.campaign.domain.names, {"plus": "high", "minus": "low"}
     mechanism = story.round.mechanism
@@ -194,7 +194,7 @@ def _guesses(story: Story, sent: bytes) -> list[str]:
     answer = mechanism.layout.decode(sent)
     lines = []
     for pair in story.record.pairs[:_SHOWN]:
-        without = Record(tuple(other for other in story.record.pairs if other.code != pair.code))
+        without = story.record.without(pair.code)
         with_it, without_it = (asked_of(record, story.report_id) for record in (story.record, without))
         ratio = mechanism.lift(answer, with_it) / mechanism.lift(answer, without_it)
         name = story.campaign.domain.name_of(pair.code)

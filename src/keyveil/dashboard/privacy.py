@@ -87,7 +87,7 @@ def promise(campaign: Campaign) -> Promise:
         purpose=campaign.purpose,
         expires=campaign.expires,
         mechanism=campaign.mechanism,
-        keys=campaign.domain.n_keys,
+        keys=0 if campaign.is_open else campaign.domain.n_keys,
         pairs_per_user=campaign.pairs_per_user,
         value_range=(float(campaign.value_range[0]), float(campaign.value_range[1])),
         epsilon_promised=campaign.epsilon,
@@ -193,12 +193,15 @@ def _round(stage: Round, own: Certificate) -> RoundPromise:
 def _worst_pair(campaign: Campaign, certificate: ProtocolCertificate) -> WorstPair:
     """Of the round that loses most."""
     stage, own = max(certificate.stages, key=lambda stage: stage[1].ratio)
-    names = campaign.domain.names
+    names = campaign.domain.names if stage.names is None else stage.names
 
     def name(code: int) -> str:
-        text = (
-            names[code if stage.keys is None else stage.keys[code]] if code < len(names) else f"filler {code}"
-        )
+        if campaign.is_open and stage.names is None:
+            text = campaign.domain.name_of(code)
+        elif code < len(names):
+            text = names[code if stage.keys is None else stage.keys[code]]
+        else:
+            text = f"filler {code}"
         return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}…"
 
     def holds(record: Record) -> list[str]:

@@ -25,6 +25,7 @@ from keyveil.domain.record import (
     words_before,
     words_for,
 )
+from keyveil.domain.texts import OpenDomain, TextCode
 
 __all__ = [
     "DITHER_BINS",
@@ -37,9 +38,11 @@ __all__ = [
     "Crossing",
     "Domain",
     "Labelled",
+    "OpenDomain",
     "Pair",
     "Pairs",
     "Record",
+    "TextCode",
     "bin_of_dither",
     "check_dither",
     "dither_of",

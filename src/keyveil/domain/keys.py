@@ -120,18 +120,25 @@ class Domain:
         """
         units: dict[int, list[float]] = {}
         for name, value in held.items():
-            if not isinstance(name, str):
-                raise RecordError("every key of a record must be text, one is not; pass str(key)")
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise RecordError("every value of a record must be a number, one is not; pass float(value)")
+            unit = unit_of(self, name, value)
             code = self.code_of(name)
-            if code is not None and value == value:  # NaN is the one number that differs from itself
-                units.setdefault(code, []).append(self.to_unit(value))
-        record = Record.from_levels((code, level_of(_mean(vs))) for code, vs in units.items())
+            if code is not None and unit is not None:
+                units.setdefault(code, []).append(unit)
+        record = Record.from_levels((code, level_of(mean_unit(vs))) for code, vs in units.items())
         return record if self.crossing is None else self.crossing.of(record, label)
 
 
-def _mean(units: list[float]) -> float:
+def unit_of(domain: Domain, name: object, value: object) -> float | None:
+    """A pair's value on the scale [-1, 1], None for no number; refuses what is no pair."""
+    if not isinstance(name, str):
+        raise RecordError("every key of a record must be text, one is not; pass str(key)")
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise RecordError("every value of a record must be a number, one is not; pass float(value)")
+    # NaN is the one number that differs from itself.
+    return domain.to_unit(value) if value == value else None
+
+
+def mean_unit(units: list[float]) -> float:
     """Added in one order and one by one, so that every device and language rounds alike."""
     total = 0.0
     for unit in sorted(units):

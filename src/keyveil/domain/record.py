@@ -84,7 +84,7 @@ class Record:
         """A record from codes and levels, in any order."""
         return cls(tuple(Pair(code, level) for code, level in sorted(pairs)))
 
-    def among(self, codes: Sequence[int]) -> Record:
+    def among(self, codes: Sequence[int] | Sequence[str]) -> Record:
         """The pairs of some keys, which are numbered anew in the order given.
 
         >>> [pair.code for pair in Record.of({3: 0.5, 1: -1.0}).among((3, 2)).pairs]
@@ -92,6 +92,10 @@ class Record:
         """
         place = {key: code for code, key in enumerate(codes)}
         return Record.from_levels((place[pair.code], pair.level) for pair in self.pairs if pair.code in place)
+
+    def without(self, code: int) -> Record:
+        """The same for somebody who does not hold one key."""
+        return Record(tuple(pair for pair in self.pairs if pair.code != code))
 
     def level(self, code: int) -> int | None:
         """The level of a key's value, or None where the key is not held."""

@@ -131,6 +131,11 @@ class Estimates:
             return np.zeros(self.frequency.size)
         return self.unheard.part(self.heard.frequency_interval(confidence)[0])
 
+    def of(self, places: NDArray[np.int64]) -> Estimates:
+        """The same of some keys, where each key stands for itself."""
+        names = ("asked", "frequency", "frequency_se", "signed", "signed_se", "covariance", "mean", "mean_se")
+        return replace(self, **{name: getattr(self, name)[places] for name in names})
+
     def told_within(self, group: float) -> Estimates:
         """These estimates as those of a round that only a part of all users answers."""
         return self if not isinstance(self.lever, Lever) else replace(self, lever=self.lever.within(group))

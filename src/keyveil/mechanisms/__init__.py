@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from keyveil.mechanisms.channel import Channel, Exactness, Number
     from keyveil.mechanisms.hash.bucket import Bucket
+    from keyveil.mechanisms.hash.prefix_bucket import PrefixBucket
     from keyveil.mechanisms.index.boundary import IndexedBoundary
     from keyveil.mechanisms.index.indexed import SampledIndex
     from keyveil.mechanisms.index.levels import Levels
@@ -81,6 +82,7 @@ __all__ = [
     "Parameters",
     "Part",
     "PopularSize",
+    "PrefixBucket",
     "RecordSize",
     "Response",
     "SampledIndex",
@@ -120,6 +122,7 @@ _HOMES = {
         "channel": ("Channel", "Exactness", "Number"),
         "integers": ("describe",),
         "hash.bucket": ("Bucket",),
+        "hash.prefix_bucket": ("PrefixBucket",),
         "index.boundary": ("IndexedBoundary",),
         "index.indexed": ("SampledIndex",),
         "index.levels": ("Levels",),

@@ -18,6 +18,7 @@ from keyveil.errors import MechanismError
 from keyveil.mechanisms.base import Mechanism
 from keyveil.mechanisms.channel import Channel
 from keyveil.mechanisms.hash.bucket import Bucket
+from keyveil.mechanisms.hash.prefix_bucket import PrefixBucket
 from keyveil.mechanisms.index.boundary import IndexedBoundary
 from keyveil.mechanisms.index.indexed import SampledIndex
 from keyveil.mechanisms.oracles import Bits, Hashed, Response, Wave
@@ -87,6 +88,13 @@ def _(part: IndexedBoundary) -> Description:
 def _(part: Bucket) -> Description:
     sizes = {"buckets": part.buckets, "tie": part.tie, "cohorts": part.cohorts}
     return {"shape": "bucket", **sizes_of(part), **sizes, **words_of(part, "low", "high")}
+
+
+@describe_part.register
+def _(part: PrefixBucket) -> Description:
+    prefix = {"longest": part.longest, "bits": part.bits, "step": part.step}
+    sizes = {"pairs_per_user": part.pairs_per_user, "buckets": part.buckets, "cohorts": part.cohorts}
+    return {"shape": "prefix-bucket", **prefix, **sizes, **words_of(part, "low", "high")}
 
 
 @describe_part.register

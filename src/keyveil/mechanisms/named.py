@@ -15,6 +15,7 @@ from math import gcd
 from types import MappingProxyType
 from typing import Any
 
+from keyveil.domain.texts import MOST_BITS
 from keyveil.errors import DescriptionError, KeyveilError
 from keyveil.mechanisms.base import ISSUED, Ask, Calibrated, Level, Mechanism
 from keyveil.mechanisms.registry import named_class
@@ -199,5 +200,8 @@ _FIELDS: Mapping[str, Reader] = MappingProxyType(
         "starts": _starts,
         "popular": _popular,
         "levels": _levels,
+        "longest": _size(1, MOST_BITS),
+        "bits": _size(1, MOST_BITS),
+        "step": _size(1, MOST_BITS),
     }
 )

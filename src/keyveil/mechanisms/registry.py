@@ -77,6 +77,7 @@ _OF_SINGLE_ROUNDS: Mapping[str, str] = MappingProxyType(
         "size-class-wave": "symbol.encoded:SizeClassWave",
         "own-sign": "symbol.encoded:OwnSignResponse",
         "popular-size": "symbol.encoded:PopularSizeResponse",
+        "prefix-bucket": "hash.prefix_bucket:PrefixBucket",
     }
 )
 REGISTRY = Kernels(_ASKED_FOR)

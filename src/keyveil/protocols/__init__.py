@@ -1,6 +1,6 @@
 """Several rounds as a pure state machine: (round, tally) -> next round or outcome."""
 
-from keyveil.protocols.base import History, Outcome, Protocol, protocol_name, split_groups, total_loss
+from keyveil.protocols.base import Found, History, Outcome, Protocol, protocol_name, split_groups, total_loss
 from keyveil.protocols.dithered import Dithered
 from keyveil.protocols.issued import IssuedIds
 from keyveil.protocols.ks_grr import KsGrr
@@ -18,6 +18,7 @@ from keyveil.shuffle import Promise
 __all__ = [
     "EVERYBODY",
     "Dithered",
+    "Found",
     "History",
     "IssuedIds",
     "KsGrr",

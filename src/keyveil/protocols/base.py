@@ -28,6 +28,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate, pairwise
 
+import numpy as np
+from numpy.typing import NDArray
+
 from keyveil.errors import ProtocolError
 from keyveil.estimate import Distribution, Estimates, Spread
 from keyveil.rounds import Group, Round
@@ -38,6 +41,22 @@ History = Sequence[tuple[Round, Tally]]
 
 # What a release says where a method's means miss the truth by more than noise.
 BIASED = "means are biased by design; their intervals are the whole range"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Found:
+    """Which keys were found where nobody listed them, and how sure that is."""
+
+    keys: tuple[str, ...]
+    """The names of the rows; the last, an ellipsis, is whatever was not measured."""
+    places: NDArray[np.int64]
+    """Where they stood among the keys that were measured."""
+    false_share: NDArray[np.float64]
+    """Of the keys that are at least as sure as this one, at most this share is false, on average."""
+    unfinished: tuple[str, ...]
+    """What began like keys and did not complete, each with an ellipsis."""
+    detectable: float
+    """A key of this frequency would have been found with nine chances in ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,6 +76,8 @@ class Outcome:
     rounds: int = 1
     anchor: float | None = None
     """The mean over all values as a group of its own reported it; means are shrunk towards it."""
+    found: Found | None = None
+    """The keys that the estimates are of, where nobody listed any."""
 
 
 class Protocol(typing.Protocol):

@@ -48,6 +48,8 @@ def with_spread(outcome: Outcome, history: History, n_keys: int) -> Outcome:
     asked, tally = max(dithered, key=lambda each: each[1].n_reports)
     assert is_key_value(asked.mechanism)
     spread = dithered_spread(asked.mechanism, tally)
-    if asked.keys is not None:
+    if outcome.found is not None:
+        spread = spread.of(outcome.found.places)
+    elif asked.keys is not None:
         spread = spread.among(asked.keys, n_keys)
     return replace(outcome, spread=spread, distribution=marked(shapes(spread)))

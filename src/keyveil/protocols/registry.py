@@ -21,6 +21,7 @@ from keyveil.protocols.literature.one_round import KeysAndValuesApart, PrivKvEm,
 from keyveil.protocols.literature.privkvm import PrivKvm, PrivKvmPlus, PrivKvmVirtual
 from keyveil.protocols.literature.star import PrivKvmStar
 from keyveil.protocols.one_round import KeysOnly, OneRound, UnarySquareWave
+from keyveil.protocols.unknown import OpenKeys
 from keyveil.rounds import ONE_ROUND
 
 # Where a campaign does not say how many will answer.
@@ -33,7 +34,7 @@ _READINGS: Mapping[str, type[OneRound]] = MappingProxyType(
     }
 )
 _SEVERAL_ROUNDS: Mapping[str, Any] = MappingProxyType(
-    {cls.id: cls for cls in (PrivKvm, PrivKvmPlus, PrivKvmVirtual, PrivKvmStar, KsGrr, Auto)}
+    {cls.id: cls for cls in (PrivKvm, PrivKvmPlus, PrivKvmVirtual, PrivKvmStar, KsGrr, Auto, OpenKeys)}
 )
 
 
@@ -105,6 +106,10 @@ def _several_rounds(
     name: str, epsilon: object, n_keys: int, pairs_per_user: int, options: dict[str, Any]
 ) -> Protocol:
     protocol = _SEVERAL_ROUNDS[name.partition(":")[0]]
+    if protocol is OpenKeys and "code" not in options:
+        raise MechanismError(
+            '"open" searches for keys that nobody listed; it needs a campaign with keys = "open"'
+        )
     if find_method(name)[0].needs_users:
         options.setdefault("users", EXPECTED_USERS)
     if "pairs_per_user" in {field.name for field in fields(protocol)}:

@@ -6,7 +6,7 @@ attacks that hide among reports) needs the reports themselves; 100,000 of 100 po
 
 from __future__ import annotations
 
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,7 @@ from keyveil.mechanisms import (
 from keyveil.report import ABSENT, MINUS, PLUS
 from keyveil.simulate.laws import draw_boundaries, owned_buckets, reported_buckets
 from keyveil.simulate.population import Floats, Ints, Population
-from keyveil.tally.hashing import bucket_of_many
+from keyveil.tally.hashing import bucket_of_many, signed_buckets
 
 Answers = NDArray[Any]
 Bools = NDArray[np.bool_]
@@ -121,7 +121,8 @@ def _(mechanism: IndexedBoundary, population: Population, rng: np.random.Generat
 def _(mechanism: Bucket, population: Population, rng: np.random.Generator) -> Answers:
     users = np.arange(population.n_users)
     cohorts = rng.integers(0, mechanism.cohorts, users.size)
-    owned = owned_buckets(mechanism, population, users, cohorts, rng)
+    hashed = partial(signed_buckets, mechanism)
+    owned = owned_buckets(mechanism, population, users, cohorts, rng, hashed)
     return cohorts * mechanism.buckets + reported_buckets(mechanism, owned, rng)
 
 

@@ -19,9 +19,9 @@ The slow path, `perturb_all`, sends every record through the mechanism's own `pe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +38,7 @@ from keyveil.mechanisms import (
     OwnKey,
     OwnSign,
     PopularSize,
+    PrefixBucket,
     RecordSize,
     Response,
     SampledIndex,
@@ -49,14 +50,18 @@ from keyveil.mechanisms import (
     ValueChannel,
     Wave,
 )
+from keyveil.mechanisms.hash.owned import OwnedBuckets
 from keyveil.mechanisms.oracles import Oracle
 from keyveil.numerics import Entropy
 from keyveil.simulate.population import Floats, Ints, Population
 from keyveil.tally import Tally
 from keyveil.tally.dither import rows_of
 from keyveil.tally.hashing import dithered_supports, signed_buckets, signed_supports
+from keyveil.tally.prefixes import Prefixes, buckets_of
 
 Cells = dict[str, Ints]
+# From cohorts and codes to the buckets of either sign.
+Hash = Callable[[Ints, Ints], tuple[Ints, Ints]]
 
 # Pairs and dummies hashed at once.
 _BALLS = 1 << 21
@@ -151,33 +156,82 @@ def _(mechanism: SampledIndex, population: Population, rng: np.random.Generator)
 
 @draw_counts.register
 def _(mechanism: Bucket, population: Population, rng: np.random.Generator) -> Cells:
-    plus, minus = signed_supports(mechanism, _reported_symbols(mechanism, population, rng))
+    plus, minus = signed_supports(
+        mechanism, _reported_symbols(mechanism, population, rng, partial(signed_buckets, mechanism))
+    )
     return {"plus": plus, "minus": minus, "asked": np.full(mechanism.n_keys, population.n_users)}
+
+
+@draw_counts.register
+def _(mechanism: PrefixBucket, population: Population, rng: np.random.Generator) -> Cells:
+    return draw_prefixes(mechanism, population, range(mechanism.n_keys), rng)
+
+
+def draw_prefixes(
+    mechanism: PrefixBucket, population: Population, numbers: Sequence[int], rng: np.random.Generator
+) -> Cells:
+    """The cells of a tally of prefixes of keys that are these numbers."""
+    cut = mechanism.longest - mechanism.bits
+    ranks = {prefix: rank for rank, prefix in enumerate(dict.fromkeys(number >> cut for number in numbers))}
+    asked = Prefixes.of(mechanism, tuple(ranks))
+    rank_of = np.array([ranks[number >> cut] for number in numbers])
+
+    def hashed(cohorts: Ints, codes: Ints) -> tuple[Ints, Ints]:
+        found = buckets_of(mechanism, cohorts, asked.take(codes))
+        return found, found
+
+    heard = _distinct(population, rank_of[population.codes])
+    symbols = _reported_symbols(mechanism, heard, rng, hashed)
+    return {"support": np.bincount(symbols, minlength=mechanism.layout.size).astype(np.int64)}
+
+
+def _distinct(population: Population, prefixes: Ints) -> Population:
+    """The users with prefixes for keys, each once."""
+    users = np.repeat(np.arange(population.n_users), population.sizes)
+    order = np.lexsort((prefixes, users))
+    users, prefixes = users[order], prefixes[order]
+    fresh = np.ones(users.size, dtype=np.bool_)
+    fresh[1:] = (users[1:] != users[:-1]) | (prefixes[1:] != prefixes[:-1])
+    sizes = np.bincount(users[fresh], minlength=population.n_users)
+    return replace(
+        population,
+        codes=prefixes[fresh],
+        values=np.zeros(int(fresh.sum())),
+        offsets=np.concatenate([[0], np.cumsum(sizes)]),
+    )
 
 
 @draw_apart.register
 def _(mechanism: Bucket, population: Population, rng: np.random.Generator, dither: int) -> Cells:
-    symbols = [_reported_symbols(mechanism, part, rng) for part in _parts(population, rng, dither)]
+    hashed = partial(signed_buckets, mechanism)
+    symbols = [_reported_symbols(mechanism, part, rng, hashed) for part in _parts(population, rng, dither)]
     sizes = np.array([some.size for some in symbols])
     bins = np.repeat(np.arange(dither), sizes)
     plus, minus = dithered_supports(mechanism, bins, np.concatenate(symbols), None, dither)
     return {"plus": plus, "minus": minus, "asked": sizes[:, None]}
 
 
-def _reported_symbols(m: Bucket, population: Population, rng: np.random.Generator) -> Ints:
+def _reported_symbols(
+    m: OwnedBuckets, population: Population, rng: np.random.Generator, hashed: Hash
+) -> Ints:
     """Every user's answer: a cohort and a bucket."""
     n, symbols = population.n_users, [np.zeros(0, dtype=np.int64)]
     block = max(1, _BALLS // m.pairs_per_user)
     for start in range(0, n, block):
         users = np.arange(start, min(n, start + block))
         cohorts = rng.integers(0, m.cohorts, users.size)
-        owned = owned_buckets(m, population, users, cohorts, rng)
+        owned = owned_buckets(m, population, users, cohorts, rng, hashed)
         symbols.append(cohorts * m.buckets + reported_buckets(m, owned, rng))
     return np.concatenate(symbols)
 
 
 def owned_buckets(
-    m: Bucket, population: Population, users: Ints, cohorts: Ints, rng: np.random.Generator
+    m: OwnedBuckets,
+    population: Population,
+    users: Ints,
+    cohorts: Ints,
+    rng: np.random.Generator,
+    hashed: Hash,
 ) -> Ints:
     """The buckets of l pairs or dummies of each user, sorted."""
     l, sizes = m.pairs_per_user, population.sizes[users]
@@ -192,13 +246,13 @@ def owned_buckets(
     kept = place < l
     row, place = row[kept], place[kept]
     codes, values = (part[first:last][kept] for part in (population.codes, population.values))
-    up, down = signed_buckets(m, cohorts[row], codes)
+    up, down = hashed(cohorts[row], codes)
     owned[row, place] = np.where(rng.random(codes.size) * 2.0 - 1.0 < values, up, down)
     owned.sort(axis=1)
     return owned
 
 
-def reported_buckets(m: Bucket, owned: Ints, rng: np.random.Generator) -> Ints:
+def reported_buckets(m: OwnedBuckets, owned: Ints, rng: np.random.Generator) -> Ints:
     """One bucket a user: an own one with the chance of its kernel, else any other."""
     fresh = np.ones(owned.shape, dtype=bool)
     fresh[:, 1:] = owned[:, 1:] != owned[:, :-1]

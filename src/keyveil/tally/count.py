@@ -26,6 +26,7 @@ from keyveil.mechanisms import (
     Hashed,
     IndexedBoundary,
     Mechanism,
+    PrefixBucket,
     Response,
     SampledIndex,
     Selection,
@@ -333,6 +334,12 @@ def _(mechanism: EncodedOracle, payloads: Payloads) -> CountedCells:
 def _(mechanism: Bucket, payloads: Payloads) -> CountedCells:
     symbols, bad = read_symbols(mechanism.layout, payloads)
     return CountedCells(_cells_of_symbols(mechanism, symbols), bad)
+
+
+@count_answers.register
+def _(mechanism: PrefixBucket, payloads: Payloads) -> CountedCells:
+    counts, bad = symbol_counts(mechanism.layout, payloads)
+    return CountedCells({"support": counts}, bad)
 
 
 def _is_hashed(mechanism: Mechanism) -> bool:

@@ -417,3 +417,25 @@ def _hash_tied(
             apart = up + np.uint64(1) + bucket_of(seed, np.uint64(2 * key + 1), few)
             down = up if tie > 0 else apart % many
         hashed[place], hashed[place + 1] = up, down
+
+
+# --- one head of a tally of prefixes ---
+
+
+@njit(cache=True, nogil=True)
+def tail_counts(flat: Array, places: Array, offsets: Array, signs: Array, n_tails: int) -> Any:
+    """Supports of all tails: sums at their places, with the head's signs, and a Walsh-Hadamard transform."""
+    counts = np.zeros(n_tails, dtype=np.int64)
+    n_cohorts, n_buckets = flat.shape
+    for cohort in range(n_cohorts):
+        offset = offsets[cohort]
+        for across in range(n_buckets):
+            counts[places[cohort, across]] += flat[cohort, across] * signs[across & offset]
+    half = 1
+    while half < n_tails:
+        for start in range(0, n_tails, 2 * half):
+            for place in range(start, start + half):
+                first, second = counts[place], counts[place + half]
+                counts[place], counts[place + half] = first + second, first - second
+        half *= 2
+    return counts // n_buckets

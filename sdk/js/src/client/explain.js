@@ -88,9 +88,9 @@ function asked({ name, owner, purpose }) {
  * @param {Campaign} campaign
  * @param {Held} held
  */
-function truth({ codes, other }, held) {
+function truth({ codes, text, other }, held) {
   const entries = held instanceof Map ? [...held] : Object.entries(held);
-  const known = entries.filter(([name]) => other || codes.has(name)).map(([name, value]) => `${name} ${value}`);
+  const known = entries.filter(([name]) => text || other || codes.has(name)).map(([name, value]) => `${name} ${value}`);
   const more = known.length > SHOWN ? ` and ${known.length - SHOWN} more` : "";
   return (
     `True here: ${known.slice(0, SHOWN).join(", ") || "nothing that is asked about"}${more}. This stays ` +

@@ -8,6 +8,7 @@ import { toUtf8 } from "../numerics/bytes.js";
 import { isPairs, labelledOf, pairsOf } from "../crossing.js";
 import { isDither } from "../dither.js";
 import { isSegments, segmentsOf } from "./segments.js";
+import { ELLIPSIS, isCode, isLongest, TextCode } from "../texts.js";
 import { endingOf, isSeries, wholeOf } from "./series.js";
 
 /**
@@ -18,7 +19,7 @@ import { endingOf, isSeries, wholeOf } from "./series.js";
  * @typedef {object} CampaignText what the text says, of which a device reads these fields
  * @property {string} name
  * @property {number} epsilon
- * @property {string[]} keys
+ * @property {string[] | "open"} keys
  * @property {string[]} [names]
  * @property {[number, number]} value_range
  * @property {string} mechanism
@@ -31,6 +32,10 @@ import { endingOf, isSeries, wholeOf } from "./series.js";
  * @property {number} [central_epsilon]
  * @property {number} [delta]
  * @property {number} [honest]
+ * @property {number} [longest]
+ * @property {Record<string, string>} [code]
+ * @property {string[]} [block]
+ * @property {number} [minimum]
  * @property {SeriesText} [series]
  * @property {SegmentsText} [segments]
  * @property {string | string[]} [pairs]
@@ -46,6 +51,8 @@ const LONGEST_UNIT = 40;
 // The least number of bins of which two can be spared for values beyond the range.
 const FEWEST_BEYOND = 4;
 const OTHER = "other";
+// What `keys` and `mechanism` say where nobody knows the list.
+const OPEN = "open";
 const LARGEST_BATCH = 2 ** 31;
 /**
  * Of each method that asks groups of devices: where a relay carries reports, a round asks one in so many at least, so
@@ -56,6 +63,7 @@ const LARGEST_BATCH = 2 ** 31;
 const ONE_IN = new Map([
   ["auto", 100],
   ["ks-grr", 10],
+  [OPEN, 100],
 ]);
 const WANTS = ["frequency", "mean", "distribution", "both"];
 
@@ -78,7 +86,7 @@ const isCount = (/** @type {unknown} */ value) => isWhole(value, 1, Number.MAX_S
 const REQUIRED = {
   name: isText,
   epsilon: (value) => isNumber(value) && 0 < value && value <= LARGEST_EPSILON,
-  keys: isKeys,
+  keys: (value) => value === OPEN || isKeys(value),
   value_range: isRange,
   pairs_per_user: isCount,
   mechanism: isText,
@@ -113,6 +121,11 @@ const OPTIONAL = {
   central_epsilon: (value) => isNumber(value) && 0 < value,
   delta: (value) => isNumber(value) && 0 < value && value < 1,
   honest: (value) => isNumber(value) && 0 < value && value <= 1,
+  // Keys that are listed say nothing of bits; plain bytes are no code.
+  longest: isLongest,
+  code: isCode,
+  block: (value) => isKeys(value) && new Set(/** @type {string[]} */ (value)).size === Object(value).length,
+  minimum: (value) => isNumber(value) && 0 < value && value < 1,
   // What is asked once says nothing of a series.
   series: isSeries,
   // What tells nobody apart says nothing of segments.
@@ -157,12 +170,14 @@ export function readCampaign(text) {
   demand(Object.entries(said).every(([name, value]) => Object.hasOwn(RULES, name) && RULES[name](value)));
   demand(canonicalCampaign(said) === text);
   const fields = /** @type {CampaignText} */ (/** @type {unknown} */ (said));
+  demand(isOpenAlike(fields));
   demand(fields.names === undefined || fields.names.length === fields.keys.length);
   const { name, epsilon, keys, value_range: valueRange, other, dither = 1, beyond, owner, purpose, expires } = fields;
   demand(!beyond || dither >= FEWEST_BEYOND);
   demand(isRelayed(fields));
   const series = seriesOf(fields);
-  const names = other ? [...keys, OTHER] : keys;
+  const listed = keys === OPEN ? [ELLIPSIS] : keys;
+  const names = other ? [...listed, OTHER] : listed;
   const codes = placesOf(names);
   const segments = fields.segments === undefined ? null : segmentsOf(fields.segments);
   const crossing = crossingOf(fields.pairs, segments, codes);
@@ -173,6 +188,8 @@ export function readCampaign(text) {
     codes,
     crossing,
     nCodes: crossing?.nCodes ?? names.length,
+    text: fields.longest === undefined ? null : new TextCode(fields.longest, fields.code),
+    longest: fields.longest ?? 0,
     other,
     valueRange,
     beyond: beyond ? dither : 0,
@@ -200,6 +217,22 @@ function crossingOf(pairs, segments, codes) {
     return labelledOf(1 + segments.attributes[0].values.length, codes.size);
   }
   return pairs === undefined ? null : pairsOf(pairs, codes);
+}
+
+/**
+ * Whether what is said of keys that nobody listed goes together, and with nothing that is for listed ones.
+ *
+ * @param {CampaignText} fields
+ */
+function isOpenAlike(fields) {
+  const { keys, mechanism, longest, code, block, minimum, other, names, series, segments, pairs } = fields;
+  const isOpen = keys === OPEN;
+  if ((mechanism === OPEN) !== isOpen || (longest !== undefined) !== isOpen) return false;
+  const [forOpen, forListed] = [
+    [code, block, minimum],
+    [other || undefined, names, series, segments, pairs],
+  ];
+  return (isOpen ? forListed : forOpen).every((field) => field === undefined);
 }
 
 /**
@@ -261,6 +294,12 @@ function canonicalCampaign(said) {
     central_epsilon: floatText,
     delta: floatText,
     honest: floatText,
+    minimum: floatText,
+    code: (/** @type {Record<string, string>} */ tables) =>
+      `{${Object.keys(tables)
+        .sort()
+        .map((after) => `${JSON.stringify(after)}:${JSON.stringify(tables[after])}`)
+        .join()}}`,
     rho: floatText,
     value_range: (/** @type {number[]} */ ends) => `[${ends.map(floatText).join()}]`,
     series: sortedText,

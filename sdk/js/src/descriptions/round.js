@@ -10,6 +10,7 @@ import { sha256, toHex, toUtf8 } from "../numerics/bytes.js";
 import { parseFraction } from "../numerics/exact.js";
 import { refuse } from "../refusals.js";
 import { isDither, UNDITHERED } from "../dither.js";
+import { MOST_BITS } from "../texts.js";
 import { readCampaign, readText } from "./campaign.js";
 import { clearSizes } from "./segments.js";
 
@@ -28,6 +29,7 @@ const FORMATS = new Map([
 const PURPOSE = /^[\x20-\x7e]{0,200}$/;
 const PROTOCOL = /^[a-z0-9-]{1,40}\/[1-9][0-9]{0,4}$/;
 const LARGEST_ROUND = 65535;
+const MOST_NAMES = 32768;
 
 /**
  * The round that a description describes (Python: `Campaign.device_config`), checked and calibrated.
@@ -117,14 +119,18 @@ async function readRound(said, { campaign, series, digest }) {
   demand(typeof protocol === "string" && PROTOCOL.test(protocol));
   const group = readGroup(said.group);
   requirePart(group, campaign);
-  const asked = readKeys(said.keys, campaign.nCodes);
-  const mechanism = mechanismOf(said.mechanism, asked?.size ?? campaign.nCodes);
+  const named = campaign.text ? readNames(said.keys) : null;
+  const asked = campaign.text ? null : readKeys(said.keys, campaign.nCodes);
+  const nKeys = campaign.text ? 2 ** campaign.longest : campaign.nCodes;
+  const mechanism = mechanismOf(said.mechanism, (named ?? asked)?.size ?? nKeys);
+  demand((said.keys === null && campaign.text !== null) === (mechanism.id === "prefix-bucket"));
   const dither = readDither(said, mechanism);
   const labels = readLabels(said, campaign);
   const id = toHex(digest);
   const pin = toHex(await sha256(toUtf8(canonical({ ...said, campaign: id }))));
   const tag = digest.slice(0, 16);
-  return { id, tag, number, campaign, series, group, asked, mechanism, dither, labels, price: mechanism.price, pin };
+  const { price } = mechanism;
+  return { id, tag, number, campaign, series, group, asked, named, mechanism, dither, labels, price, pin };
 }
 
 /**
@@ -188,6 +194,18 @@ function readGroup(ends) {
  */
 function requirePart([low, high], { relay, oneIn }) {
   if (relay !== "none" && high.minus(low).times(oneIn).isBelow(1)) refuse("small-group");
+}
+
+/**
+ * From names of keys that were found to the round's codes, or null where prefixes are asked about.
+ *
+ * @param {unknown} names
+ */
+function readNames(names) {
+  if (names === null) return null;
+  demand(Array.isArray(names) && 1 <= names.length && names.length <= MOST_NAMES);
+  demand(names.every((name) => typeof name === "string" && name !== "" && [...name].length <= MOST_BITS));
+  return placesOf(/** @type {string[]} */ (names));
 }
 
 /**

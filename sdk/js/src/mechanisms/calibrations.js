@@ -5,6 +5,7 @@
  * Rounding always goes against the truth, so that no loss exceeds exp(epsilon). `p` are checked parameters:
  * budgets are Ratios, sizes numbers.
  */
+import { demand } from "../checks.js";
 import { expBelow, Ratio, smallest } from "../numerics/exact.js";
 import { lieOf } from "./selection.js";
 import { WORDS, wordsFor } from "../numerics/words.js";
@@ -14,7 +15,7 @@ import { WORDS, wordsFor } from "../numerics/words.js";
  * @import { ResponseIntegers, WindowSizes } from "./shapes.d.ts"
  *
  * @typedef {"n_keys" | "pairs_per_user" | "epsilon" | "allocation" | "bins" | "width"} SquareWave
- * @typedef {"n_keys" | "pairs_per_user" | "epsilon" | "buckets" | "occupied" | "tie" | "cohorts"} Bucketed
+ * @typedef {"n_keys" | "pairs_per_user" | "epsilon" | "buckets" | "occupied" | "cohorts"} Bucketed
  */
 
 // At most so often is a key reported that was not sampled; at 1 there would be no silence.
@@ -253,13 +254,30 @@ function ueSw({ n_keys, pairs_per_user, epsilon, allocation, bins, width }) {
 
 // --- whole records ---
 
-/** @type {(p: Pick<Checked, Bucketed>) => Integers} */
-function bucket({ n_keys, pairs_per_user, epsilon, buckets, occupied, tie, cohorts }) {
+/**
+ * Words for each other bucket at least, and for an own one at most.
+ *
+ * @param {Pick<Checked, "epsilon" | "buckets" | "occupied">} p
+ */
+function ownedWords({ epsilon, buckets, occupied }) {
   const odds = expBelow(epsilon);
   const others = BigInt(buckets - occupied);
   const low = ceil(WORDS, odds.times(occupied).plus(others));
   const [bold, even] = [odds.times(low).floor(), (WORDS - others * low) / BigInt(occupied)];
-  return { shape: "bucket", n_keys, pairs_per_user, buckets, tie, cohorts, low, high: bold < even ? bold : even };
+  return { low, high: bold < even ? bold : even };
+}
+
+/** @type {(p: Pick<Checked, Bucketed | "tie">) => Integers} */
+const bucket = ({ epsilon, occupied, ...p }) => ({
+  shape: "bucket",
+  ...p,
+  ...ownedWords({ epsilon, occupied, buckets: p.buckets }),
+});
+
+/** @type {(p: Pick<Checked, Bucketed | "longest" | "bits" | "step">) => Integers} */
+function prefixBucket({ n_keys, epsilon, occupied, ...p }) {
+  demand(p.pairs_per_user <= n_keys && n_keys <= 2 ** p.longest);
+  return { shape: "prefix-bucket", ...p, ...ownedWords({ epsilon, occupied, buckets: p.buckets }) };
 }
 
 /**
@@ -320,6 +338,7 @@ export const CALIBRATIONS = {
   /** @param {Pick<Checked, "n_keys" | "epsilon" | "popular" | "most" | "starts">} p */
   "popular-size": ({ n_keys, epsilon, popular, most, starts }) =>
     encoded({ shape: "popular-size", n_keys, popular, most, starts }, response(expBelow(epsilon), starts.length + 1)),
+  "prefix-bucket": prefixBucket,
 };
 
 /** @type {(p: Pick<Checked, "n_keys" | "largest">) => EncoderIntegers} */

@@ -10,10 +10,11 @@ import { largest, Ratio, spread } from "../numerics/exact.js";
 import { ABSENT, MINUS, OneSymbol, PLUS, Row, trits } from "../report/layouts.js";
 import { bitsOf, bucketOf, encoderOf, oracleOf, windowOf } from "./oracles.js";
 import { binOf, DUMMY, HALF_LEVEL, levelIn, roundToBoundary, roundToSign, samplePair } from "../records.js";
+import { mix } from "../numerics/mixing.js";
 import { atLeast, bitOf, pick, WORDS, wordsFor } from "../numerics/words.js";
 
 /**
- * @import { Pair } from "../../index.d.ts"
+ * @import { Answer, NamedPair, Pair } from "../../index.d.ts"
  * @import { Words } from "../numerics/words.js"
  * @import { BucketIntegers, ByShape, Integers, Kernel, SignCounts, ValueCounts } from "./shapes.d.ts"
  */
@@ -107,6 +108,10 @@ function liftsOf({ rows }) {
 // --- shapes ---
 
 const TIE_WORDS = 2 ** 32;
+// A tail is a number that a collector's transform runs over.
+const MOST_STEP = 22;
+// Seeds of columns lie beyond those of offsets: there are at most 2^20 cohorts.
+const SEED_OF_COLUMNS = 2n ** 32n;
 
 /** @type {ByShape<Integers, Kernel>} */
 const SHAPES = {
@@ -279,34 +284,31 @@ const SHAPES = {
 
   /** A record hashed to buckets, one of them told. Words: cohort, l to truncate, l for signs or dummies, response. */
   bucket({ n_keys, pairs_per_user: l, buckets, tie, cohorts, low, high }) {
-    const g = BigInt(buckets);
-    const ownWords = (/** @type {bigint} */ owned) => {
-      const evenly = (WORDS - (g - owned) * low) / owned;
-      return evenly < high ? evenly : high;
-    };
-    demand(l <= n_keys && 0n < low && low < high && g * low < WORDS && !(buckets === 2 && tie === -TIE_WORDS));
+    demand(l <= n_keys && !(buckets === 2 && tie === -TIE_WORDS));
     return {
-      nWords: 2 + 2 * l,
+      ...ownedBuckets({ l, buckets, cohorts, low, high }, (cohort, { code, level }, word) =>
+        symbolBucket({ buckets, tie, cohort }, Math.max(code, 0), roundToSign(level, word)),
+      ),
       tellsSigns: tie !== TIE_WORDS,
-      layout: new OneSymbol(cohorts * buckets),
-      loss: bucketLoss(Math.min(l, buckets), g, ownWords),
-      publicWord: 0,
-      follows: (answer, word) => Math.floor(Number(answer) / buckets) === pick(word, cohorts),
+    };
+  },
+
+  /** The distinct prefixes of a record's keys hashed to buckets, one of them told. Words: as above. */
+  "prefix-bucket"({ longest, bits, step, pairs_per_user: l, buckets, cohorts, low, high }) {
+    demand(1 <= step && step <= Math.min(bits, MOST_STEP) && bits <= longest && (buckets & (buckets - 1)) === 0);
+    const cut = BigInt(longest - bits);
+    const kernel = ownedBuckets({ l, buckets, cohorts, low, high }, (cohort, pair) =>
+      prefixBucket({ bits, step, buckets, cohort }, bitsOfKey(pair)),
+    );
+    return {
+      ...kernel,
       perturb(record, words) {
-        const cohort = pick(words.at(0), cohorts);
-        const pairs = keptPairs(record, l, words);
-        /** @type {Set<number>} */
-        const owned = new Set();
-        for (let place = 0; place < l; place++) {
-          const word = words.at(1 + l + place);
-          // Dummies are hashed like key 0: l hashes whatever the record.
-          const { code, level } = pairs[place] ?? DUMMY;
-          const own = symbolBucket({ buckets, tie, cohort }, Math.max(code, 0), roundToSign(level, word));
-          const dummy = pick(word, buckets);
-          owned.add(code >= 0 ? own : dummy);
-        }
-        const sorted = [...owned].sort((a, b) => a - b);
-        return cohort * buckets + tellBucket(sorted, buckets, ownWords, words.at(1 + 2 * l));
+        const prefixes = [...new Set(record.map((pair) => bitsOfKey(pair) >> cut))];
+        prefixes.sort((a, b) => (a < b ? -1 : 1));
+        return kernel.perturb(
+          prefixes.map((prefix) => ({ code: 0, bits: prefix, level: HALF_LEVEL })),
+          words,
+        );
       },
     };
   },
@@ -382,6 +384,74 @@ function bucketLoss(most, g, ownWords) {
   }
   demand(least > 0n);
   return new Ratio(likeliest, least);
+}
+
+/**
+ * One bucket of g, own ones likelier, whatever decides which pair owns which.
+ *
+ * @param {{ l: number, buckets: number, cohorts: number, low: bigint, high: bigint }} integers
+ * @param {(cohort: number, pair: Pair, word: bigint) => number} bucketOfPair
+ */
+function ownedBuckets({ l, buckets, cohorts, low, high }, bucketOfPair) {
+  const g = BigInt(buckets);
+  const ownWords = (/** @type {bigint} */ owned) => {
+    const evenly = (WORDS - (g - owned) * low) / owned;
+    return evenly < high ? evenly : high;
+  };
+  demand(0n < low && low < high && g * low < WORDS);
+  return {
+    nWords: 2 + 2 * l,
+    layout: new OneSymbol(cohorts * buckets),
+    loss: bucketLoss(Math.min(l, buckets), g, ownWords),
+    publicWord: 0,
+    follows: (/** @type {Answer} */ answer, /** @type {bigint} */ word) =>
+      Math.floor(Number(answer) / buckets) === pick(word, cohorts),
+    perturb(/** @type {Pair[]} */ record, /** @type {Words} */ words) {
+      const cohort = pick(words.at(0), cohorts);
+      const pairs = keptPairs(record, l, words);
+      /** @type {Set<number>} */
+      const owned = new Set();
+      for (let place = 0; place < l; place++) {
+        const word = words.at(1 + l + place);
+        // Dummies are hashed like key 0: l hashes whatever the record.
+        const pair = pairs[place] ?? DUMMY;
+        const own = bucketOfPair(cohort, pair, word);
+        const dummy = pick(word, buckets);
+        owned.add(pair.code >= 0 ? own : dummy);
+      }
+      const sorted = [...owned].sort((a, b) => a - b);
+      return cohort * buckets + tellBucket(sorted, buckets, ownWords, words.at(1 + 2 * l));
+    },
+  };
+}
+
+/**
+ * The number that a key is: its bits where nobody listed it, else its code; a dummy's is 0.
+ *
+ * @param {Pair} pair
+ */
+const bitsOfKey = (pair) => /** @type {Partial<NamedPair>} */ (pair).bits ?? BigInt(Math.max(pair.code, 0));
+
+/**
+ * The public hash of a prefix: drawn anew for its head, linear over its last bits.
+ *
+ * @param {{ bits: number, step: number, buckets: number, cohort: number }} hash
+ * @param {bigint} prefix
+ */
+function prefixBucket({ bits, step, buckets, cohort }, prefix) {
+  const narrow = BigInt(64 - Math.log2(buckets));
+  let head = prefix >> BigInt(step);
+  let word = mix(BigInt(cohort) + 1n);
+  for (let left = Math.max(1, bits - step); left > 0; left -= 64) {
+    word = mix(word ^ BigInt.asUintN(64, head));
+    head >>= 64n;
+  }
+  let bucket = word >> narrow;
+  const seed = mix(BigInt(cohort) + SEED_OF_COLUMNS);
+  for (let place = 0n; place < step; place++) {
+    bucket ^= ((prefix >> place) & 1n) * (mix(seed ^ place) >> narrow);
+  }
+  return Number(bucket);
 }
 
 /**

@@ -10,6 +10,7 @@ import { logAbove, parseFraction } from "../numerics/exact.js";
 import { kernelOf, withIssuedIds } from "./kernels.js";
 import { MOST_SYMBOLS } from "./selection.js";
 import { WORDS } from "../numerics/words.js";
+import { MOST_BITS } from "../texts.js";
 
 /**
  * @import { Mechanism } from "../../index.d.ts"
@@ -155,6 +156,16 @@ const PARAMETERS = {
   "size-class-wave": { epsilon, starts: startsAt(0, 2), width: size() },
   "own-sign": { epsilon },
   "popular-size": { epsilon, popular: codes, most: size(), starts: startsAt(1, 1) },
+  "prefix-bucket": {
+    epsilon,
+    pairs_per_user,
+    longest: size(1, MOST_BITS),
+    bits: size(1, MOST_BITS),
+    step: size(1, MOST_BITS),
+    buckets,
+    occupied: size(),
+    cohorts,
+  },
 };
 
 /** Mechanisms with an index or a hash: it follows from the report's id where the collector hands out ids. */
@@ -168,6 +179,7 @@ const FOLLOW_IDS = [
   "levels",
   "olh",
   "bucket",
+  "prefix-bucket",
 ];
 
 /** @param {Record<string, unknown>} said */
@@ -231,7 +243,7 @@ function readParameters(said, n_keys) {
  */
 export function mechanismOf(said, nKeys) {
   const { id, parameters, areIdsIssued } = readParameters(said, nKeys);
-  if (id === "bucket") {
+  if (id === "bucket" || id === "prefix-bucket") {
     demand(parameters.occupied <= Math.min(parameters.pairs_per_user, parameters.buckets - 1));
   }
   const integers = CALIBRATION_OF[id](parameters);

@@ -24,6 +24,10 @@ export interface Checked {
   starts: number[];
   popular: number[];
   levels: bigint[];
+  /** How many bits a key has that nobody listed, how many are told, and in how many of them the hash is linear. */
+  longest: number;
+  bits: number;
+  step: number;
 }
 
 // --- integers: counts of words out of 2^64 ---
@@ -83,6 +87,7 @@ export type Integers =
   | { shape: "indexed-boundary-bits"; n_keys: number; held: bigint; bits: BitsIntegers }
   | BroadcastIntegers
   | BucketIntegers
+  | PrefixBucketIntegers
   | { shape: "apart"; n_keys: number; pairs_per_user: number; oracle: OracleIntegers; sign: { keep: bigint } }
   | { shape: "encoded-oracle"; encoder: EncoderIntegers; oracle: OracleIntegers };
 
@@ -102,6 +107,18 @@ export interface BucketIntegers {
   pairs_per_user: number;
   buckets: number;
   tie: number;
+  cohorts: number;
+  low: bigint;
+  high: bigint;
+}
+
+export interface PrefixBucketIntegers {
+  shape: "prefix-bucket";
+  longest: number;
+  bits: number;
+  step: number;
+  pairs_per_user: number;
+  buckets: number;
   cohorts: number;
   low: bigint;
   high: bigint;

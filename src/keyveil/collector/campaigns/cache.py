@@ -242,7 +242,7 @@ class CampaignCache:
 
 def _read_round(known: StoredCampaign, row: RoundRow) -> Round:
     try:
-        found = Round.from_fields(json.loads(row.description), n_keys=known.campaign.domain.n_keys)
+        found = known.campaign.round_of(json.loads(row.description))
         if (found.campaign, found.number, found.pin) != (known.id, row.number, row.pin):
             raise ValueError("it is another round's, or its hash is another")
     except (KeyveilError, ValueError) as error:

@@ -109,9 +109,8 @@ class StoredReports:
         for block in broken:
             self._mark_broken(id, number, block)
         verdict = examine(asked.mechanism, total, tally)
-        names = (
-            known.campaign.keys if asked.keys is None else [known.campaign.keys[code] for code in asked.keys]
-        )
+        keys = known.campaign.keys
+        names = asked.names or (keys if asked.keys is None else [keys[code] for code in asked.keys])
         return Examination(
             round=number,
             reports=total.n_reports,

@@ -25,19 +25,25 @@ from keyveil.estimate.influence import Lever, Levers, Statement, TransformedLeve
 from keyveil.estimate.sizes import SizeAnswers, SizeLaw, Truncation, Unheard
 from keyveil.estimate.whole import EitherUnheard, Truncations
 from keyveil.mechanisms import Moments
-from keyveil.protocols import Outcome
+from keyveil.protocols import Found, Outcome
 
-VERSION = 3
-_WITHOUT_SPREAD: dict[str, dict[str, Any]] = {"Outcome": {"spread": None}, "Distribution": {"steps": ()}}
+VERSION = 4
+_LISTED: dict[str, dict[str, Any]] = {"Outcome": {"found": None}}
+_WITHOUT_SPREAD: dict[str, dict[str, Any]] = {
+    "Outcome": {"found": None, "spread": None},
+    "Distribution": {"steps": ()},
+}
 # What older formats left unsaid of a kind, because it was so of all.
 BEFORE: dict[int, dict[str, dict[str, Any]]] = {
     1: {"Estimates": {"means_apart": True}, **_WITHOUT_SPREAD},
     2: _WITHOUT_SPREAD,
+    3: _LISTED,
     VERSION: {},
 }
 # By the names that stored outcomes know; a class that is renamed keeps the name of its kind.
 KINDS: dict[str, type[Any]] = {
     "Outcome": Outcome,
+    "Found": Found,
     "Estimates": Estimates,
     "Distribution": Distribution,
     "Spread": Spread,
