@@ -181,6 +181,7 @@ def case(campaign: Campaign, round: Round, number: int, held: dict[str, float]) 
     labels = () if campaign.segments is None else campaign.segments.labels(said)
     hidden = labels[0] if labels and not campaign.clear_labels else 0
     encoded = campaign.domain.encode(held, hidden)
+    record = round.narrow(encoded)
     clear = labels if campaign.clear_labels else ()
     report = round.report(encoded, report_id, labels=clear, entropy=lambda _: words)
     answer, told = round.read(Envelope.from_bytes(report).payload)
