@@ -172,24 +172,15 @@ export function readCampaign(text) {
   const fields = /** @type {CampaignText} */ (/** @type {unknown} */ (said));
   demand(isOpenAlike(fields));
   demand(fields.names === undefined || fields.names.length === fields.keys.length);
-  const { name, epsilon, keys, value_range: valueRange, other, dither = 1, beyond, owner, purpose, expires } = fields;
+  const { name, epsilon, value_range: valueRange, other, dither = 1, beyond, owner, purpose, expires } = fields;
   demand(!beyond || dither >= FEWEST_BEYOND);
   demand(isRelayed(fields));
   const series = seriesOf(fields);
-  const listed = keys === OPEN ? [ELLIPSIS] : keys;
-  const names = other ? [...listed, OTHER] : listed;
-  const codes = placesOf(names);
   const segments = fields.segments === undefined ? null : segmentsOf(fields.segments);
-  const crossing = crossingOf(fields.pairs, segments, codes);
   return {
     name,
     epsilon,
-    names,
-    codes,
-    crossing,
-    nCodes: crossing?.nCodes ?? names.length,
-    text: fields.longest === undefined ? null : new TextCode(fields.longest, fields.code),
-    longest: fields.longest ?? 0,
+    ...askedAbout(fields, segments),
     other,
     valueRange,
     beyond: beyond ? dither : 0,
@@ -202,6 +193,21 @@ export function readCampaign(text) {
     end: Math.min(endOf(expires) ?? Infinity, fields.series ? endingOf(fields.series) : Infinity),
     oneIn: ONE_IN.get(fields.mechanism.split(":")[0]) ?? 1,
   };
+}
+
+/**
+ * What is asked about: keys by name and code, what they are crossed to, or any text.
+ *
+ * @param {CampaignText} fields
+ * @param {Campaign["segments"]} segments
+ */
+function askedAbout({ keys, other, pairs, longest, code }, segments) {
+  const listed = keys === OPEN ? [ELLIPSIS] : keys;
+  const names = other ? [...listed, OTHER] : listed;
+  const codes = placesOf(names);
+  const crossing = crossingOf(pairs, segments, codes);
+  const text = longest === undefined ? null : new TextCode(longest, code);
+  return { names, codes, crossing, nCodes: crossing?.nCodes ?? names.length, text, longest: longest ?? 0 };
 }
 
 /**
