@@ -139,7 +139,7 @@ class Campaign:
     honest: float | None = None
     """The share of a batch that the central promise takes to be honest; a half where nothing is said."""
     longest: int | None = None
-    """Where `keys` are "open", by how many bits a key is told: what is longer is found as far as they go."""
+    """Where `keys` are "open", how many bits of a key are said: what is longer is found as far as they go."""
     code: Mapping[str, str] | Sequence[tuple[str, str]] | None = None
     """The public code that turns texts into those bits; bytes as they are where nothing is said."""
     block: Sequence[str] = ()
@@ -548,7 +548,7 @@ class Campaign:
             )
         if (self.longest is not None) != self.is_open:
             raise CampaignError(
-                f'longest goes with keys = "{OPEN}": by how many bits a key is told, at $.longest'
+                f'longest goes with keys = "{OPEN}": how many bits of a key are said, at $.longest'
             )
         if not self.is_open:
             if self.code is not None or self.block or self.minimum:

@@ -70,6 +70,11 @@ class Segments:
         attributes = tuple((name, values) for name, values in said.items() if name != _TOLD)
         return cls(told=said[_TOLD], attributes=attributes)
 
+    @classmethod
+    def in_clear(cls, attribute: str, values: tuple[str, ...]) -> Self:
+        """One attribute, its labels told in the clear."""
+        return cls(told=CLEAR, attributes=((attribute, values),))
+
     def to_fields(self) -> dict[str, Any]:
         """What a campaign's text says of them."""
         return {**{name: list(values) for name, values in self.attributes}, _TOLD: self.told}

@@ -27,7 +27,7 @@ def simulate_search(
 ) -> None:
     """Search as often as wanted at each budget, and print how much of the most popular keys was found.
 
-    Keys are told as plain bytes; a key that is longer than its bits counts as found by its beginning.
+    Keys are said as plain bytes; a key that is longer than its bits counts as found by its beginning.
     """
     if repeats < 1 or top < 1:
         raise DomainError(f"repeats and top must be at least 1, got {repeats} and {top}")

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 )
 @click.option("--open", "is_open", is_flag=True, help="Search for the keys as if nobody had listed them.")
 @click.option(
-    "--longest", type=int, default=96, show_default=True, help="With --open, by how many bits a key is told."
+    "--longest", type=int, default=96, show_default=True, help="With --open, how many bits of a key are said."
 )
 @central_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")

@@ -5,7 +5,7 @@ of lengths, one for each byte to come (0 is the terminator, which no text holds)
 byte before: lengths make the words (Huffman's, in canonical order), so a code is public in a few hundred
 letters and is the same in every language. Plain bytes are the table whose words all have 8 bits.
 
-A key is told by its first `longest` bits. What ends within them is known by its name; of what does not, the
+A key is said by its first `longest` bits. What ends within them is known by its name; of what does not, the
 whole letters that fit are known, followed by an ellipsis: all such keys with the same letters are one key.
 
 Text is hostile. Letters that nobody sees or that turn others around are written out before anything else
@@ -27,7 +27,7 @@ from keyveil.errors import DomainError
 ELLIPSIS = "\u2026"
 # What stands for every key that is not named: no letter of it is known.
 THE_REST = ELLIPSIS
-# How many bits a key may be told by; the lengths of words are the letters a to z.
+# How many bits of a key may be said; the lengths of words are the letters a to z.
 LEAST_BITS, MOST_BITS, LONGEST_WORD = 2, 512, 26
 END, BYTES = 0, 256
 # At most so many tables: the byte before may be any that begins or goes on in a text.
@@ -129,7 +129,7 @@ class TextCode:
     """
 
     longest: int
-    """By how many bits a key is told."""
+    """How many bits of a key are said."""
     tables: Mapping[str, str] = field(default_factory=lambda: {"": PLAIN})
     """Lengths of words by the byte before, two hexadecimal digits; "" for any other, and at the beginning."""
 

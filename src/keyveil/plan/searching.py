@@ -54,7 +54,7 @@ class Level:
     """One level: what is asked of which part of the devices."""
 
     bits: int
-    """Of each key that are told."""
+    """Of each key that devices say."""
     step: int
     """How many of them are new, or asked about anew."""
     heads: int

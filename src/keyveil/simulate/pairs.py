@@ -196,7 +196,7 @@ def segments_in(path: str | Path, column: str) -> Segments:
         ((each["counts"], each["values"]) for each in counts.to_pylist()), key=lambda row: (-row[0], row[1])
     )
     values = tuple(value for _, value in rows if value not in ("", OTHER))
-    return Segments(told="clear", attributes=((named, values[:MOST_VALUES]),))
+    return Segments.in_clear(named, values[:MOST_VALUES])
 
 
 # --- columns ---

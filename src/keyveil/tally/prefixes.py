@@ -1,6 +1,6 @@
 """What a tally of prefixes says of any of them: one Walsh-Hadamard transform a head counts all its tails.
 
-A tally of `prefix-bucket` holds how often each cohort c told each bucket y, T(c, y). A prefix of head h and
+A tally of `prefix-bucket` holds how often each cohort c said each bucket y, T(c, y). A prefix of head h and
 tail t is supported by the reports of its bucket, of which there are
 
     A(h, t) = sum over c of T(c, o(c, h) xor L(c) t)
@@ -79,8 +79,8 @@ class Decoder:
     >>> tally = Tally.of(question="q", n_reports=3, support=answers)
     >>> [counts] = Decoder(m, tally).supports([5])
     >>> asked = Prefixes.of(m, range(0x50, 0x60))
-    >>> told = [sum(buckets_of(m, np.full(16, a // m.buckets), asked) == a % m.buckets) for a in (9, 9, 41)]
-    >>> int(counts.sum()) == sum(map(int, told))
+    >>> said = [sum(buckets_of(m, np.full(16, a // m.buckets), asked) == a % m.buckets) for a in (9, 9, 41)]
+    >>> int(counts.sum()) == sum(map(int, said))
     True
     """
 

@@ -1,7 +1,7 @@
-"""Kernels of a public hash: what a record says owns a few of g buckets, one bucket is told.
+"""Kernels of a public hash: what a record says owns a few of g buckets, one bucket is said.
 
 The kernel knows no keys. A record is heard as at most l symbols and dummies, a public hash, one of `cohorts`,
-sends each to one of g buckets, and each of the J <= l own ones is told with
+sends each to one of g buckets, and each of the J <= l own ones is said with
 
     own(J)   = min(high, (1 - (g - J) low) / J),       the rest evenly over the other g - J buckets.
 

@@ -57,7 +57,7 @@ class PrefixBucket(OwnedBuckets):
     longest: int
     """How many bits a key has."""
     bits: int
-    """How many of them are told."""
+    """How many of them are said."""
     step: int
     """In how many of those, the last, the hash is linear."""
 
