@@ -1,7 +1,7 @@
 """Every mark that carries a number stands out from what is behind it by 3 to 1, measured in the page."""
 
 import pytest
-from browsing import visiting
+from browsing import expect, visiting
 
 # Everything drawn inside figures and tables that says a number; gridlines and frames say none.
 MARKS = ".mark .reach, .mark .point, svg.plot rect, svg.plot line, svg.plot circle, svg.plot path"
@@ -51,10 +51,13 @@ def test_marks_stand_out(browser, furnished, theme):
         "compare": f"/c/{closed}/compare?with={furnished.campaigns['open'].id}",
         "values": f"/c/{furnished.campaigns['values'].id}/results",
         "key": f"/c/{closed}/keys/0",
+        "plan": "/plan",
     }
     with visiting(browser, furnished.url, token=furnished.admin, theme=theme) as visitor:
         for name, path in pages.items():
             page = visitor.go(path)
+            if name == "plan":
+                expect(page.locator("p.price")).to_be_visible()
             page.wait_for_timeout(300)
             measured, faults = page.evaluate(MEASURE, [MARKS])
             assert measured > 3, name
