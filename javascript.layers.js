@@ -18,7 +18,7 @@ export const LAYERS = {
     ["src/client/consent.js", "src/client/transactions.js", "src/client/deadline.js"],
     ["src/descriptions/round.js"],
     ["src/descriptions/campaign.js"],
-    ["src/descriptions/series.js"],
+    ["src/descriptions/segments.js", "src/descriptions/series.js"],
     ["src/ledgers/browser.js", "src/ledgers/memory.js"],
     ["src/ledgers/states.js"],
     ["src/mechanisms/named.js"],

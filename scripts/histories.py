@@ -24,6 +24,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,8 @@ class Step:
     """What is answered, request by request, whoever is asked."""
     goes_through_relay: bool = False
     shipped: OpeningKey | None = None
+    segments: Mapping[str, str | None] | None = None
+    """What the application says of its user, where it says something."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +114,7 @@ def written(history: History) -> dict[str, Any]:
                 **({"collector": list(step.collector)} if step.do == "upload" else {}),
                 **({"relay": RELAY} if step.goes_through_relay else {}),
                 **({"sealing_key": step.shipped.public.hex()} if step.shipped else {}),
+                **({"segments": dict(step.segments)} if step.segments is not None else {}),
                 "code": step.code,
             }
         )
@@ -212,6 +216,7 @@ def _step(path: Path, caps: Mapping[str, float], step: Mapping[str, Any], mail: 
     try:
         device = Reporter.open(
             step["description"],
+            segments=step.get("segments"),
             ledger=path,
             collector=COLLECTOR,
             relay=step.get("relay"),
@@ -284,6 +289,7 @@ def everything() -> Iterator[History]:
     yield from waves()
     yield from hostile_waves()
     yield from years()
+    yield from segmented()
 
 
 def honest() -> Iterator[History]:
@@ -1299,3 +1305,69 @@ def _secret_in(campaign: Campaign, stage: Round) -> bytes:
         if stage.asks(Fraction(place, 1 << 256)):
             return secret
     raise AssertionError("no secret puts a device into the group")
+
+
+def segmented() -> Iterator[History]:
+    """Devices that say in the clear what they are."""
+    told = {"told": "clear", "country": ["de", "fr"], "platform": ["android", "ios"]}
+    asked = asking(segments=told).device_config()
+    ios, moved = {"platform": "ios", "country": "fr"}, {"platform": "android", "country": "de"}
+    yield History(
+        name="segments-one-answer",
+        what="what was answered once is repeated, whatever the labels become, and the record is not read",
+        steps=(
+            YES,
+            answers(asked, segments=ios),
+            repeats(segments=moved),
+            repeats(),
+            repeats(asked, segments={"platform": None, "stranger": "x"}, at=NOON + 300 * DAY),
+        ),
+    )
+    yield History(
+        name="segments-other",
+        what="what nobody declared, and what is not said, is other",
+        steps=(YES, answers(asked, segments={"platform": "Windows", "version": "7"}), repeats(segments=ios)),
+    )
+    yield History(
+        name="segments-unsaid",
+        what="a device that says nothing of itself answers as other",
+        steps=(YES, answers(asked), repeats(segments=ios)),
+    )
+    weekly = {"every": "week", "waves": 2, "answers": 2, "start": "2026-11-23"}
+    whole = asking(series=weekly, segments=told)
+    opens = int(datetime(2026, 11, 23, tzinfo=UTC).timestamp())
+    yield History(
+        name="segments-waves",
+        what="every wave is answered with the labels of its time",
+        steps=(
+            replace(YES, at=opens),
+            answers(whole.wave(1).device_config(), segments=ios, at=opens),
+            answers(whole.wave(2).device_config(), segments=moved, at=opens + 7 * DAY),
+            repeats(segments=ios, at=opens + 7 * DAY),
+        ),
+    )
+    plain = {name: value for name, value in asked.items() if name not in ("labels", "dither")}
+    yield History(
+        name="hostile-segments",
+        what="a round with other labels than the campaign declares, or with none, is no round of it",
+        steps=(
+            YES,
+            refuses("bad-description", {**asked, "labels": [2, 3]}, segments=ios),
+            refuses("bad-description", {**asked, "labels": [2]}, segments=ios),
+            refuses("bad-description", {**plain, "format": "keyveil-round/1"}, segments=ios),
+            refuses("bad-description", {**plain, "format": "keyveil-round/2", "dither": 16}, segments=ios),
+            answers(asked, segments=ios),
+            refuses("pinned", {**asked, "dither": 32}, segments=moved),
+            repeats(asked, segments=moved),
+        ),
+    )
+    secret = asking().device_config()
+    yield History(
+        name="hostile-segments-unasked",
+        what="a campaign that tells nobody apart is told nothing, whatever a round says",
+        steps=(
+            YES,
+            refuses("bad-description", {**secret, "format": "keyveil-round/3", "labels": [2]}, segments=ios),
+            answers(secret, segments=ios),
+        ),
+    )

@@ -101,6 +101,7 @@ def files() -> dict[str, dict[str, Any]]:
     made["hostile/rounds.json"] = {"cases": list(_judged(rounds()))}
     made["hostile/campaigns.json"] = {"cases": list(_judged(campaigns()))}
     made["hostile/series.json"] = {"cases": list(_judged(waves()))}
+    made["hostile/segments.json"] = {"cases": list(_judged(segments()))}
     return made
 
 
@@ -144,7 +145,14 @@ def rounds() -> Iterator[tuple[str, Description]]:
     good = base("kvue")
     ends = (*FRACTIONS, "2")
     spoilt: dict[str, tuple[Any, ...]] = {
-        "format": (*FOREIGN, "keyveil-round/2", "keyveil-round/3", "keyveil-device/1", "KEYVEIL-ROUND/1"),
+        "format": (
+            *FOREIGN,
+            "keyveil-round/2",
+            "keyveil-round/3",
+            "keyveil-round/4",
+            "keyveil-device/1",
+            "KEYVEIL-ROUND/1",
+        ),
         "number": (*SIZES, 65536, 65535, 2),
         "purpose": (*FOREIGN, "x" * 200, "x" * 201, "é", "a\nb", '"'),
         "protocol": (
@@ -350,9 +358,96 @@ def waves() -> Iterator[tuple[str, Description]]:
         yield f"series: {why}", {**good, "campaign": other}
 
 
-def _told(good: Description, said: Description, series: Any) -> Description:
-    """A campaign whose text says this of a series."""
-    return {**good, "campaign": canonical({**said, "series": series})}
+def segments() -> Iterator[tuple[str, Description]]:
+    """What a campaign's text says of its segments, and a round of its labels, each field spoilt in turn."""
+    clear = {"told": "clear", "country": ["de", "fr"], "platform": ["android", "ios", "web"]}
+    good = campaign(segments=clear).device_config()
+    said = json.loads(good["campaign"])
+    plain = campaign().device_config()
+    yield "segments, as they should be", good
+    for value in (
+        *SIZES,
+        [2, 3],
+        [3, 2],
+        [2],
+        [2, 3, 1],
+        ["2", "3"],
+        [2, True],
+        [[2], [3]],
+        [0, 3],
+    ):
+        yield _why("labels", value), changed(good, ("labels",), value)
+    for value in (*SIZES, 1, 2, 3, 16, 256, 512, "16"):
+        yield _why("dither of a round with labels", value), changed(good, ("dither",), value)
+    unlabelled = {name: value for name, value in good.items() if name not in ("labels", "dither")}
+    for dither in ({}, {"dither": 16}):
+        format = "keyveil-round/2" if dither else "keyveil-round/1"
+        yield f"labels kept silent, {format}", {**unlabelled, **dither, "format": format}
+        yield (
+            f"labels in a round of {format}",
+            {**unlabelled, **dither, "format": format, "labels": [2, 3]},
+        )
+    for sizes in ([1], [2, 3]):
+        yield (
+            f"labels {sizes} that no campaign asks for",
+            {**plain, "format": "keyveil-round/3", "dither": 1, "labels": sizes},
+        )
+    spoilt: dict[str, tuple[Any, ...]] = {
+        "told": (*FOREIGN, "clear", "private", "CLEAR", ["clear"]),
+        "platform": (
+            *FOREIGN,
+            *(["android"], ["web", "ios", "android"], ["a", "a", "b"], ["a", "b", ""], ["a", "b", "other"]),
+            *(["a", "b", 1], ["a", "b", None], ["a", "b", ["c"]], [str(n) for n in range(65)]),
+            *(
+                ["a", "b", "x" * 80],
+                ["a", "b", "x" * 81],
+                ["a", "b", "é" * 80],
+                ["a", "b", "\U0001f600" * 80],
+            ),
+            *(["a", "b", "\U0001f600" * 81], ["a", "b", " "], ["a", "b", "Other"]),
+        ),
+        **dict.fromkeys(("Platform", "", "9a", "a b", "a" * 41, "__proto__", "é", "-a", "a\n"), (["x"],)),
+        **dict.fromkeys(("a", "constructor", "a-b", "a_b", "a" * 40), (["x"],)),
+    }
+    for field, values in spoilt.items():
+        for value in values:
+            told = changed(clear, (field,), value)
+            sizes = [
+                len(told[name]) for name in sorted(told) if name != "told" and isinstance(told[name], list)
+            ]
+            yield _why(f"segments.{field}", value), {**_told(good, said, told, "segments"), "labels": sizes}
+    private = {**clear, "told": "private"}
+    yield "labels of private segments", _told(good, said, private, "segments")
+    yield (
+        "a fifth attribute",
+        {
+            **_told(good, said, {**clear, "a": ["x"], "b": ["x"], "c": ["x"]}, "segments"),
+            "labels": [1, 1, 1, 2],
+        },
+    )
+    for value in FOREIGN[1:]:
+        yield _why("segments", value), _told(good, said, value, "segments")
+    text = good["campaign"]
+    for why, other in (
+        (
+            "fields in another order",
+            text.replace('"country":["de","fr"],"platform":', '"platform":["de","fr"],"country":'),
+        ),
+        (
+            "an attribute twice",
+            text.replace('"country":["de","fr"]', '"country":["de","fr"],"country":["de","fr"]'),
+        ),
+        ("spaces", text.replace('"country":[', '"country": [')),
+        ("an object inside", text.replace('["de","fr"]', '[{"a":["de"]},"fr"]')),
+        ("half a letter", text.replace('"de"', '"\\ud800"')),
+    ):
+        assert other != text
+        yield f"segments: {why}", {**good, "campaign": other}
+
+
+def _told(good: Description, said: Description, value: Any, field: str = "series") -> Description:
+    """A campaign whose text says this of a series, or of another of its tables."""
+    return {**good, "campaign": canonical({**said, field: value})}
 
 
 def canonical(told: Description) -> str:

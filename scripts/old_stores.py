@@ -32,7 +32,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "tests" / "collector" / "stores"
 # The last commit that wrote a schema.
-COMMITS = {1: "b527101", 2: "5629bb5", 3: "b066b9f", 4: "5b86e5c", 5: "60f4aa0", 6: "a96ac85"}
+COMMITS = {1: "b527101", 2: "5629bb5", 3: "b066b9f", 4: "5b86e5c", 5: "60f4aa0", 6: "a96ac85", 7: "7d0622f"}
 APPLICATION = 0x6B76636C
 MAIN = "from keyveil.cli import main; main()"
 WHO = {"owner": "tests", "purpose": "to be read by later versions", "expires": "2099-01-01"}

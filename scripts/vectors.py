@@ -13,6 +13,7 @@ that of a dither: they follow from the id. `bad_*.json` hold what must be refuse
     nonces.json        what devices ask for ids with, where a collector hands them out
     series.json        calendars, panels, texts and ids of series: see `series`
     sealed.json        HPKE as RFC 9180 prints it, sealed reports, and what must not open: see `sealed`
+    segments.json      reports with clear labels behind the answer, and what a device says of itself
     *_issued.json      methods whose index or hash follows from such an id
     hostile/           descriptions of rounds, most of them spoilt, and what a device says of each
     histories/         whole lives of devices, honest and hostile collectors: see `histories`
@@ -39,6 +40,8 @@ from keyveil.mechanisms import REGISTRY
 from keyveil.methods import has_several_rounds
 from keyveil.report import Envelope, Subset, Symbol, frame, to_frames
 from keyveil.rounds import Round
+from keyveil.segments import Segments
+from keyveil.tally import Tally
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "vectors"
 NAMES = (
@@ -57,6 +60,8 @@ NAMES = (
 
 # Keys, padding length, `other`: all codes in one plane word, more than two, and the smallest question.
 SIZES = ((10, 3, True), (70, 2, False), (1, 1, False))
+# A method of every shape of report.
+SHAPES = ("pckv-ue", "kvue", "subset", "ue-sw", "olh", "rappor-harmony")
 # Sets so many that a number of two words does not tell them apart.
 MANY_SETS = (300, 1, False)
 STAGES = ("privkvm", "privkvm-star", "ks-grr", "auto")
@@ -76,6 +81,7 @@ def files() -> dict[str, str]:
         asking = [replace(campaign, ids="issued") for campaign in _campaigns(name)]
         suites = [suite(campaign, asked) for campaign in asking for asked in _rounds(campaign)]
         texts[f"{name}_issued.json"] = _to_text({"method": name, "suites": suites})
+    texts["segments.json"] = _to_text({"method": "segments", "suites": list(segmented())})
     texts["nonces.json"] = _to_text({"nonces": nonces()})
     for kind, cases in (("reports", bad_reports), ("frames", bad_frames), ("json", bad_json)):
         texts[f"bad_{kind}.json"] = _to_text({"refuse": cases()})
@@ -90,6 +96,30 @@ def files() -> dict[str, str]:
     return texts
 
 
+def segmented() -> Iterator[dict[str, Any]]:
+    """Every shape of report with labels; attributes of one value and of 64, in no order of their own."""
+    many = {"told": "clear", "version": [str(n) for n in range(64)], "a-b": ["日本", "a b"], "a": ["x"]}
+    for name, said in (
+        *((name, {"told": "clear", "platform": ["android", "ios", "web"]}) for name in SHAPES),
+        ("bucket", {**many, "a_b": ["null", "0"]}),
+        ("auto", many),
+    ):
+        campaign = replace(next(iter(_campaigns(name))), segments=Segments.from_fields(said))
+        yield from (suite(campaign, asked) for asked in _rounds(campaign))
+
+
+def _said_of(segments: Segments | None, number: int) -> dict[str, str | None]:
+    """What a device says of itself: nothing, what nobody declared, each value in turn."""
+    if segments is None or number == 0:
+        return {}
+    if number == 1:
+        return dict.fromkeys(segments.names, "somewhere else") | {"stranger": "x"}
+    return {
+        name: None if number == 2 and place else values[(-number) % len(values)]
+        for place, (name, values) in enumerate(segments.attributes)
+    }
+
+
 def suite(campaign: Campaign, round: Round) -> dict[str, Any]:
     """One config, its cases and their tally."""
     made = [case(campaign, round, number, held) for number, held in enumerate(_held(campaign))]
@@ -100,8 +130,14 @@ def suite(campaign: Campaign, round: Round) -> dict[str, Any]:
         "tally": {
             "n_reports": tally.n_reports,
             "cells": {name: cells.tolist() for name, cells in sorted(tally.cells.items())},
+            **({"segments": _parts(tally)} if tally.segments else {}),
         },
     }
+
+
+def _parts(tally: Tally) -> list[Any]:
+    """How many reports named each segment, by its attribute's place and its label."""
+    return [[*segment, part.n_reports] for segment, part in tally.segments.items()]
 
 
 def case(campaign: Campaign, round: Round, number: int, held: dict[str, float]) -> dict[str, Any]:
@@ -110,10 +146,14 @@ def case(campaign: Campaign, round: Round, number: int, held: dict[str, float]) 
     record = round.narrow(campaign.domain.encode(held))
     words = scripted_words(label, round.mechanism.n_words)
     report_id = hashlib.sha256(f"id {label}".encode()).digest()[:16]
-    report = round.report(campaign.domain.encode(held), report_id, entropy=lambda _: words)
-    answer = round.mechanism.layout.decode(Envelope.from_bytes(report).payload)
+    said = _said_of(campaign.segments, number)
+    labels = () if campaign.segments is None else campaign.segments.labels(said)
+    encoded = campaign.domain.encode(held)
+    report = round.report(encoded, report_id, labels=labels, entropy=lambda _: words)
+    answer, told = round.read(Envelope.from_bytes(report).payload)
     return {
         "held": held,
+        **({"segments": said, "labels": list(told)} if told else {}),
         "record": [[pair.code, str(pair.level)] for pair in record.pairs],
         "words": words.data.hex(),
         "report_id": report_id.hex(),
@@ -238,6 +278,7 @@ def bad_reports() -> list[dict[str, Any]]:
             )
         if name == "kvue":
             cases.append(_index_of_choice(campaign))
+            cases += _bad_labels(campaign)
     return cases
 
 
@@ -252,6 +293,22 @@ def _index_of_choice(campaign: Campaign) -> dict[str, Any]:
         "report": (good[:19] + other_id + good[35:]).hex(),
         "code": "wrong-cohort",
     }
+
+
+def _bad_labels(campaign: Campaign) -> Iterator[dict[str, Any]]:
+    """Reports with labels that nobody declared, with too few of them and too many."""
+    segments = Segments.from_fields({"told": "clear", "country": ["de"], "platform": ["android", "ios"]})
+    asking = replace(campaign, segments=segments)
+    good = bytes.fromhex(case(asking, asking.only_round(), 0, {})["report"])
+    for why, report, code in (
+        ("a label beyond the first attribute's", good[:-2] + b"\2\0", "not-canonical"),
+        ("a label beyond the second attribute's", good[:-2] + b"\1\3", "not-canonical"),
+        ("labels of all bits", good[:-2] + b"\xff\xff", "not-canonical"),
+        ("a label too few", good[:-1], "wrong-length"),
+        ("a label too many", good + b"\0", "wrong-length"),
+        ("no labels", good[:-2], "wrong-length"),
+    ):
+        yield {"why": why, "description": asking.device_config(), "report": report.hex(), "code": code}
 
 
 def bad_frames() -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@ export type Held = Record<string, number> | ReadonlyMap<string, number>;
 
 /** The description of a round: what Python's `Campaign.device_config` writes; a collector's `round` with its `campaign` inside. */
 export interface Description {
-  format: "keyveil-round/1";
+  format: "keyveil-round/1" | "keyveil-round/2" | "keyveil-round/3";
   /** The campaign's canonical JSON; its SHA-256 is the campaign's id. */
   campaign: string;
   number: number;
@@ -15,6 +15,10 @@ export interface Description {
   /** The codes that the round asks about, in their new order; null for all. */
   keys: number[] | null;
   mechanism: Parameters;
+  /** In how many bins reports are counted by the word that rounds their values; not said in the first format. */
+  dither?: number;
+  /** How many values each attribute declares whose label a report carries in the clear; said in the third format. */
+  labels?: number[];
 }
 
 /** A mechanism by name: its id, budgets as fractions in text, and sizes; never integers of its kernel. */
@@ -163,6 +167,8 @@ export interface Campaign {
   readonly relay: "none" | "allowed" | "required";
   /** The series of which it is a wave; null where it is asked once. */
   readonly series: Series | null;
+  /** By what its users are told apart; null where nobody is. */
+  readonly segments: Segments | null;
   /** Where a relay carries reports, a round asks at least one device in so many. */
   readonly oneIn: number;
   /** The moment from which it is over, in milliseconds since 1970. */
@@ -184,6 +190,17 @@ export interface Series {
   readonly ends: number;
 }
 
+/** By what a campaign tells its users apart. */
+export interface Segments {
+  /** Whether labels are told in the clear, a byte each beside the answer, or hidden in it. */
+  readonly told: "clear" | "private";
+  /** In the order of their names. */
+  readonly attributes: readonly { readonly name: string; readonly values: readonly string[] }[];
+}
+
+/** What an application knows of its user, by the names of attributes; what is not known may be left out. */
+export type Labels = Readonly<Record<string, string | null | undefined>>;
+
 /** A round, checked and calibrated. */
 export interface Round {
   /** The campaign's id. */
@@ -201,6 +218,8 @@ export interface Round {
   readonly mechanism: Mechanism;
   /** In how many bins reports are counted by the word that rounds their values; 1 where none does. */
   readonly dither: number;
+  /** How many values each attribute declares whose label a report carries in the clear. */
+  readonly labels: readonly number[];
   readonly price: bigint;
   /** The hash of everything that the description says. */
   readonly pin: string;
@@ -308,6 +327,11 @@ export interface Options {
    * Where its text says that it does, the device's nonce for the round is passed, 32 hexadecimal digits.
    */
   ids?: (nonce?: string) => Uint8Array | Promise<Uint8Array>;
+  /**
+   * What this user is told apart by, such as `{ platform: "ios" }`. Of a campaign with clear segments every report says
+   * it without noise; what the campaign does not name is not told.
+   */
+  segments?: Labels;
   /** Where it is kept what was answered and spent. A page has IndexedDB; in Node one must be given. */
   ledger?: Ledger;
   /** The most epsilon that one campaign may cost, or one series with all its waves; 4 if not given. */
@@ -471,7 +495,13 @@ export function mechanismOf(parameters: Parameters, nKeys: number): Mechanism;
 /** The bucket of a symbol under a cohort's hash. */
 export function bucketOf(cohort: number, symbol: number, buckets: number): number;
 /** A report without a device or its ledger: for simulations and tests. */
-export function makeReport(round: Round, record: Pair[], words: Uint8Array, reportId: Uint8Array): Promise<Uint8Array>;
+export function makeReport(
+  round: Round,
+  record: Pair[],
+  words: Uint8Array,
+  reportId: Uint8Array,
+  labels?: readonly number[],
+): Promise<Uint8Array>;
 /** The answer in a report to a round; throws `Refused` with the code that a collector gives. */
 export function checkReport(round: Round, report: Uint8Array): Promise<Answer>;
 /** The parts of a report. */

@@ -29,9 +29,11 @@ from keyveil.methods import MECHANISM_OPTIONS, METHODS, WANTS, find_method, has_
 from keyveil.numerics import parse_epsilon
 from keyveil.report import CAMPAIGN_BYTES
 from keyveil.rounds import Round, described
+from keyveil.segments import MOST_ATTRIBUTES, Segments
 from keyveil.series import Series
 
 if TYPE_CHECKING:
+    from keyveil.breakdowns import Breakdowns
     from keyveil.protocols import Protocol
     from keyveil.release import Release
     from keyveil.tally import Tally
@@ -39,8 +41,8 @@ if TYPE_CHECKING:
 # What a device reads at most; no question needs more.
 LARGEST_TEXT, MOST_KEYS = 1 << 20, 1 << 15
 LONGEST_UNIT = 40
-# Keys, names, the range; the campaign and its series.
-_LISTS, _TABLES = 3, 2
+# Keys, names, the range, the values of every attribute; the campaign, its series and its segments.
+_LISTS, _TABLES = 3 + MOST_ATTRIBUTES, 3
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII)
 _LAST_YEAR = 9998
@@ -113,6 +115,8 @@ class Campaign:
     `epsilon`, `batch` and the central promise are those of one answer, so of one wave; `users` are those of
     the whole series.
     """
+    segments: Segments | None = None
+    """By what users are told apart, and whether their labels are in the clear: `[segments]` of a file."""
     unit: str | None = None
     """What values are counted in ("minutes"), for people."""
     names: Sequence[str] | Mapping[str, str] | None = None
@@ -129,6 +133,7 @@ class Campaign:
         _expect(self.other, bool, "true or false", "other")
         _expect(self.beyond, bool, "true or false", "beyond")
         _expect(self.series, Series | None, "a Series", "series")
+        _expect(self.segments, Segments | None, "Segments", "segments")
         if self.ids not in (OWN, ISSUED):
             raise CampaignError(f'ids must be "{OWN}" or "{ISSUED}", got {str(self.ids)[:40]!r}, at $.ids')
         if self.expires and _read_moment(self.expires) is None:
@@ -166,6 +171,8 @@ class Campaign:
             )
         if not is_described:
             self._check_heeds_want()
+            self._check_tells_segments()
+            self._check_hides_segments()
             if not self.has_several_rounds:
                 self.build()
 
@@ -210,6 +217,8 @@ class Campaign:
                 raise CampaignError(f'field "{field_name}" is missing, at $.{field_name}')
         if (series := given.pop("series", None)) is not None:
             given["series"] = Series.from_fields(series)
+        if (segments := given.pop("segments", None)) is not None:
+            given["segments"] = Segments.from_fields(segments)
         return cls(**given, is_described=is_described)
 
     @classmethod
@@ -241,6 +250,8 @@ class Campaign:
         said = {name: value for name, value in values if value is not None and (name, value) not in _UNSAID}
         if self.series is not None:
             said["series"] = self.series.to_fields()
+        if self.segments is not None:
+            said["segments"] = self.segments.to_fields()
         return json.dumps(said, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
     @cached_property
@@ -354,7 +365,12 @@ class Campaign:
         low, high = round.group
         return share_of_batch(self.batch, high - low)
 
-    def check_part(self, round: Round) -> None:
+    def check_round(self, round: Round) -> None:
+        """Refuse a round that asks otherwise than the campaign's own text says."""
+        self._check_part(round)
+        self._check_labels(round)
+
+    def _check_part(self, round: Round) -> None:
         """Refuse a round for a smaller part of the devices than the method asks, where a relay carries it.
 
         Batches are as much smaller as the part is: a collector that opened a round for very few would find
@@ -369,6 +385,14 @@ class Campaign:
                 f'expected a round for at least {float(least):g} of the devices, as "{self.mechanism}" asks, '
                 f"got one for {float(high - low):.4g}, who would not hide each other, at $.group",
                 code="small-group",
+            )
+
+    def _check_labels(self, round: Round) -> None:
+        """Refuse a round whose reports would carry other labels than the campaign says."""
+        if round.labels != self.clear_labels:
+            raise DescriptionError(
+                f"expected a round with labels of the sizes {list(self.clear_labels)}, as the campaign's "
+                f"segments, got {list(round.labels)}, at $.labels"
             )
 
     def _settle_relay(self) -> None:
@@ -435,6 +459,22 @@ class Campaign:
             f'always asks alike, at $.want; leave want out, or say mechanism = "{heed}"'
         )
 
+    def _check_tells_segments(self) -> None:
+        """Refuse segments of a method whose rounds follow from what all users told together."""
+        if self.segments is not None and find_method(self.mechanism)[0].of_everybody is None:
+            raise CampaignError(
+                f'"{self.mechanism}" builds each round on what all users told in the last, and tells nothing '
+                "of a segment, at $.segments; leave segments out, or choose auto or a method of one round"
+            )
+
+    def _check_hides_segments(self) -> None:
+        """Refuse a central promise beside clear labels: a report hides among those of its labels alone."""
+        if self.central_epsilon is not None and self.clear_labels:
+            raise CampaignError(
+                "clear labels split every batch of a relay, and nobody knows beforehand how small the parts "
+                'are, at $.central_epsilon; leave it out, or say told = "private"'
+            )
+
     def build(self) -> Mechanism:
         """The mechanism of the only round, calibrated to the campaign's epsilon."""
         if self.has_several_rounds:
@@ -452,7 +492,19 @@ class Campaign:
         """The round of a campaign that has one; it needs no telling."""
         asked = self.build()
         dither = self._bins if asked.tells_signs else UNDITHERED
-        return Round(campaign=self.id, number=1, purpose="collect", mechanism=asked, dither=dither)
+        return Round(
+            campaign=self.id,
+            number=1,
+            purpose="collect",
+            mechanism=asked,
+            dither=dither,
+            labels=self.clear_labels,
+        )
+
+    @property
+    def clear_labels(self) -> tuple[int, ...]:
+        """How many values each attribute has whose label every report carries in the clear."""
+        return () if self.segments is None else self.segments.clear_sizes
 
     @property
     def _bins(self) -> int:
@@ -486,7 +538,7 @@ class Campaign:
                 f"expected a round of campaign {self.id[:12]}, got one of another", code="other-campaign"
             )
         round = Round.from_fields({**said, "campaign": self.id}, n_keys=self.domain.n_keys)
-        self.check_part(round)
+        self.check_round(round)
         return round
 
     @classmethod
@@ -508,7 +560,7 @@ class Campaign:
         `version` is what an open round says of the protocol that opened it ("auto/1"); the newest if None.
         """
         with _collecting():
-            from keyveil.protocols import Dithered, IssuedIds, Promise, build_protocol
+            from keyveil.protocols import Dithered, IssuedIds, Labelled, Promise, build_protocol
         wanted = self._dials
         if self.rounds is not None:
             wanted["rounds"] = self.rounds
@@ -533,6 +585,8 @@ class Campaign:
         )
         if self._bins != UNDITHERED:
             made = Dithered(protocol=made, dither=self._bins)
+        if self.clear_labels:
+            made = Labelled(protocol=made, labels=self.clear_labels)
         return IssuedIds(protocol=made) if self.issues_ids else made
 
     def tally(self, reports: Iterable[bytes], round: Round | None = None) -> Tally:
@@ -548,6 +602,14 @@ class Campaign:
         with _collecting():
             from keyveil.release import release
         return release(self, self.protocol(), tally, post=post, quantiles=quantiles)
+
+    def breakdowns(
+        self, tally: Tally, *, by: Sequence[str] = (), post: str = "readable", quantiles: Sequence[float] = ()
+    ) -> Breakdowns:
+        """What the tally of a one-round campaign says of every key in every segment, or in those of `by`."""
+        with _collecting():
+            from keyveil.breakdowns import break_down
+        return break_down(self, [(self.first_round(), tally)], by=by, post=post, quantiles=quantiles)
 
 
 def share_of_batch(batch: int, share: Fraction) -> int:

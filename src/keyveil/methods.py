@@ -52,6 +52,9 @@ class Method:
     """Whether values are rounded to signs, so that the public dither tells how they are spread at no cost."""
     least_part: Fraction = Fraction(1)
     """The smallest part of the devices that a round of it asks; all of them, where no groups are drawn."""
+    of_everybody: tuple[str, ...] | None = ()
+    """The purposes of rounds that speak of all users where a segment is estimated: small groups told them.
+    None where no segment can be, because each round is built on what all users told in the last."""
     from_literature: bool = False
     """Whether it is a paper's, kept for comparison."""
 
@@ -76,11 +79,17 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             takes_allocations=True,
             from_literature=True,
         ),
-        "privkvm": Method(what="c rounds; non-holders speak for the last mean", from_literature=True),
-        "privkvm-plus": Method(
-            what="rounds that spend half of what is left until means settle", from_literature=True
+        "privkvm": Method(
+            what="c rounds; non-holders speak for the last mean", of_everybody=None, from_literature=True
         ),
-        "privkvm-virtual": Method(what="real rounds, then predicted ones", from_literature=True),
+        "privkvm-plus": Method(
+            what="rounds that spend half of what is left until means settle",
+            of_everybody=None,
+            from_literature=True,
+        ),
+        "privkvm-virtual": Method(
+            what="real rounds, then predicted ones", of_everybody=None, from_literature=True
+        ),
         "privkv-em": Method(
             what="PrivKV's reports, four-state EM as published",
             mechanism="privkv",
@@ -96,6 +105,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "privkvm-star": Method(
             what="values as boundaries; all keys, then the heavy ones",
             gives_distribution=True,
+            of_everybody=None,
             from_literature=True,
         ),
         "kvue": Method(
@@ -120,6 +130,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             what="candidates by hashing, then signed keys among them",
             tells_signs=True,
             least_part=Fraction(1, 10),
+            of_everybody=("candidates", "sizes"),
         ),
         "ue-sw": Method(
             what="one noisy value per key; whole distributions",
@@ -139,6 +150,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             heeds_want=True,
             tells_signs=True,
             least_part=Fraction(1, 100),
+            of_everybody=("sizes", "values", "overlap", "check"),
         ),
         "krr-harmony": Method(
             what="baseline: key by randomized response, sign apart",

@@ -155,12 +155,12 @@ class Release:
 
     def to_pandas(self) -> Any:
         """A pandas data frame (needs pandas)."""
-        _needed("pandas", "pip install pandas")
+        needed("pandas", "pip install pandas")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
         """A polars data frame (needs polars)."""
-        return _needed("polars", "pip install polars").from_arrow(self.to_arrow())
+        return needed("polars", "pip install polars").from_arrow(self.to_arrow())
 
     def top(self, count: int = 20) -> list[dict[str, Any]]:
         """The rows of the most frequent keys."""
@@ -168,7 +168,7 @@ class Release:
 
     def plot(self, count: int = 20) -> Any:
         """A matplotlib figure: the most frequent keys and their means, with intervals (`analysis` extra)."""
-        _needed("matplotlib", "pip install 'keyveil[analysis]'")
+        needed("matplotlib", "pip install 'keyveil[analysis]'")
         from keyveil.chart import draw
 
         return draw(self.top(count), value_range=self.value_range, unit=self.metadata.get("unit"))
@@ -276,11 +276,18 @@ def release_found(
             "confidence": CONFIDENCE,
             "hostile_share": HOSTILE_SHARE,
             "post": list(shaped.steps),
-            "notes": list(outcome.notes),
+            "notes": [*outcome.notes, *_told(campaign)],
             **_bin_metadata(campaign.domain, outcome.distribution, values),
             **({"beyond": list(campaign.domain.value_range)} if campaign.beyond else {}),
         },
     )
+
+
+def _told(campaign: Campaign) -> list[str]:
+    """What reports said without noise, for whoever reads what they came to."""
+    if campaign.segments is None or not campaign.segments.is_clear:
+        return []
+    return [f"every report says {', '.join(campaign.segments.names)} in the clear: these are not private"]
 
 
 def _bin_metadata(
@@ -373,13 +380,13 @@ def table_rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def table_csv(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
-    """A table as CSV; keys and names that a spreadsheet would run are quoted with an apostrophe."""
+    """A table as CSV; words of users that a spreadsheet would run are quoted with an apostrophe."""
     lines = _CsvLines()
     # A carriage return in a name is quoted only where the line's end has one too.
     writer = csv.writer(lines, lineterminator="\r\n")
     writer.writerow(names)
     for row in rows:
-        for word in ("key", "name"):
+        for word in ("key", "name", "segment"):
             if word in row and row[word].startswith(_FORMULA):
                 row = {**row, word: f"'{row[word]}"}
         writer.writerow("" if row[name] is None else row[name] for name in names)
@@ -388,7 +395,7 @@ def table_csv(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
 
 def table_arrow(rows: Sequence[dict[str, Any]], metadata: dict[str, Any]) -> Any:
     """A pyarrow table; the metadata travels in its schema."""
-    pa = _needed("pyarrow", "pip install 'keyveil[analysis]'")
+    pa = needed("pyarrow", "pip install 'keyveil[analysis]'")
     table = pa.table({name: [row[name] for row in rows] for name in rows[0]})
     return table.replace_schema_metadata({"keyveil": json.dumps(metadata)})
 
@@ -422,7 +429,7 @@ def cells_of(row: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _needed(package: str, remedy: str) -> Any:
+def needed(package: str, remedy: str) -> Any:
     """A package that only some need, or a refusal that says how to get it."""
     try:
         return import_module(package)

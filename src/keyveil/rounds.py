@@ -7,8 +7,10 @@ device checks and pins it, reports and tallies answer it. It has one canonical J
      "mechanism": {...}, "number": 1, "protocol": "auto/1", "purpose": "collect"}
 
 (`keyveil-round/2`; a round whose values are rounded by the devices' own words says nothing of a dither and is
-`keyveil-round/1`, as all were once) and that text's SHA-256 is its pin: a device that has answered a round
-answers no other under its number. The mechanism is named, never given as integers (`mechanisms.named`).
+`keyveil-round/1`, as all were once; one whose reports carry clear labels says how many values each attribute
+declares, "labels": [3, 2], and always a dither, and is `keyveil-round/3`) and that text's SHA-256 is its pin:
+a device that has answered a round answers no other under its number. The mechanism is named, never given as
+integers (`mechanisms.named`).
 
 A report to it is made here, of a record, random words and an id: its length and the number of its words
 depend on the round alone.
@@ -29,16 +31,21 @@ from keyveil.errors import DescriptionError, DomainError, MechanismError
 from keyveil.mechanisms import Mechanism
 from keyveil.mechanisms.named import calibrated, read_codes, read_fraction, read_list, read_size
 from keyveil.numerics import WORD_BITS, Entropy, Words, system_entropy
-from keyveil.report import CAMPAIGN_BYTES, HEADER_BYTES, Envelope, public_word
+from keyveil.report import CAMPAIGN_BYTES, HEADER_BYTES, Envelope, Labels, public_word
+from keyveil.segments import MOST_ATTRIBUTES, MOST_VALUES
 
 Group = tuple[Fraction, Fraction]
 EVERYBODY: Group = (Fraction(0), Fraction(1))
-FORMAT, DITHERED_FORMAT = "keyveil-round/1", "keyveil-round/2"
+FORMAT, DITHERED_FORMAT, LABELLED_FORMAT = "keyveil-round/1", "keyveil-round/2", "keyveil-round/3"
 ONE_ROUND = "one-round/1"
 
 _FIELDS = ("campaign", "format", "group", "keys", "mechanism", "number", "protocol", "purpose")
 # Of each format that is read.
-_FIELDS_OF = {FORMAT: _FIELDS, DITHERED_FORMAT: (*_FIELDS, "dither")}
+_FIELDS_OF = {
+    FORMAT: _FIELDS,
+    DITHERED_FORMAT: (*_FIELDS, "dither"),
+    LABELLED_FORMAT: (*_FIELDS, "dither", "labels"),
+}
 _PROTOCOL = re.compile(r"[a-z0-9-]{1,40}/[1-9][0-9]{0,4}", re.ASCII)
 _PURPOSE = re.compile(r"[ -~]{0,200}", re.ASCII)
 _MOST_ROUNDS = (1 << 16) - 1
@@ -67,6 +74,8 @@ class Round:
     """The codes asked about, renumbered 0, 1, ... in this order; None for all keys."""
     dither: int = UNDITHERED
     """In how many bins reports are counted by the public word that rounds their values; 1 where none does."""
+    labels: tuple[int, ...] = ()
+    """How many values each attribute declares whose label a report carries in the clear."""
 
     def __post_init__(self) -> None:
         if self.is_dithered and not self.mechanism.tells_signs:
@@ -89,6 +98,7 @@ class Round:
             group=_group(said["group"]),
             keys=keys,
             dither=_dither(said, mechanism),
+            labels=_labels(said),
         )
 
     def fields(self) -> dict[str, Any]:
@@ -96,12 +106,14 @@ class Round:
         parameters = self.mechanism.parameters
         if parameters is None or self.mechanism.word_bits != WORD_BITS:
             raise MechanismError("a mechanism that was put together by hand has no name to tell devices")
+        plain = DITHERED_FORMAT if self.is_dithered else FORMAT
         return {
             "campaign": self.campaign,
-            **({"dither": self.dither} if self.is_dithered else {}),
-            "format": DITHERED_FORMAT if self.is_dithered else FORMAT,
+            **({"dither": self.dither} if self.is_dithered or self.labels else {}),
+            "format": LABELLED_FORMAT if self.labels else plain,
             "group": [str(end) for end in self.group],
             "keys": None if self.keys is None else list(self.keys),
+            **({"labels": list(self.labels)} if self.labels else {}),
             "mechanism": parameters.to_json(),
             "number": self.number,
             "protocol": self.protocol,
@@ -131,7 +143,17 @@ class Round:
     @property
     def report_bytes(self) -> int:
         """How long a report to it is."""
-        return HEADER_BYTES + self.mechanism.layout.n_bytes
+        return HEADER_BYTES + self.payload_bytes
+
+    @property
+    def payload_bytes(self) -> int:
+        """How long a report's payload is: the answer, and a byte a label."""
+        return self.mechanism.layout.n_bytes + len(self.labels)
+
+    def read(self, payload: bytes) -> tuple[Any, tuple[int, ...]]:
+        """The answer and the labels in a payload, or a refusal."""
+        end = self.mechanism.layout.n_bytes if self.labels else len(payload)
+        return self.mechanism.layout.decode(payload[:end]), Labels(self.labels).decode(payload[end:])
 
     @property
     def size(self) -> float:
@@ -156,16 +178,41 @@ class Round:
         asked = self.narrow(record)
         return rounded(asked, dither_of(report_id)) if self.is_dithered else asked
 
-    def report(self, record: Record, report_id: bytes, *, entropy: Entropy = system_entropy) -> bytes:
-        """The noised report about a user's whole record."""
+    def report(
+        self,
+        record: Record,
+        report_id: bytes,
+        *,
+        labels: Sequence[int] | None = None,
+        entropy: Entropy = system_entropy,
+    ) -> bytes:
+        """The noised report about a user's whole record, and the user's labels: "other" if none are said."""
         words, asked = entropy(self.mechanism.n_words), self.asked_of(record, report_id)
-        return make_report(self.mechanism, asked, words, tag=self.tag, round=self.number, report_id=report_id)
+        told = (0,) * len(self.labels) if labels is None else tuple(labels)
+        return make_report(
+            self.mechanism,
+            asked,
+            words,
+            tag=self.tag,
+            round=self.number,
+            report_id=report_id,
+            labels=Labels(self.labels).encode(told),
+        )
 
 
 def make_report(
-    mechanism: Mechanism, record: Record, words: Sequence[int], *, tag: bytes, round: int, report_id: bytes
+    mechanism: Mechanism,
+    record: Record,
+    words: Sequence[int],
+    *,
+    tag: bytes,
+    round: int,
+    report_id: bytes,
+    labels: bytes = b"",
 ) -> bytes:
     """The report to one round of a campaign; a public word is not drawn, it follows from the id.
+
+    Labels lie behind the answer, and change nothing about it.
 
     >>> from keyveil.mechanisms.symbol.keys_only import Olh
     >>> olh = Olh.for_epsilon(1, n_keys=3)
@@ -176,7 +223,7 @@ def make_report(
     """
     if mechanism.public_word is not None:
         words = Words.of(words).with_word(mechanism.public_word, public_word(tag, round, report_id))
-    payload = mechanism.layout.encode(mechanism.perturb(record, words))
+    payload = mechanism.layout.encode(mechanism.perturb(record, words)) + labels
     return Envelope(campaign=tag, round=round, report_id=report_id, payload=payload).to_bytes()
 
 
@@ -184,8 +231,8 @@ def described(said: object) -> dict[str, Any]:
     """The fields of a description: those of this format, all of them and no other."""
     if not isinstance(said, dict) or "format" not in said:
         raise DescriptionError("expected the description of a round, got none")
-    if said["format"] not in (FORMAT, DITHERED_FORMAT):
-        known = f"{FORMAT} and {DITHERED_FORMAT}"
+    if said["format"] not in (FORMAT, DITHERED_FORMAT, LABELLED_FORMAT):
+        known = f"{FORMAT} to {LABELLED_FORMAT}"
         raise DescriptionError(f"this device reads {known}, at $.format", code="unknown-version")
     if set(said) != set(names := _FIELDS_OF[said["format"]]):
         raise DescriptionError(f"expected {', '.join(names)} of a round, and nothing else")
@@ -213,10 +260,20 @@ def _dither(said: Mapping[str, Any], mechanism: Mechanism) -> int:
     except DomainError as error:
         raise DescriptionError(f"{error}, at $.dither") from None
     if bins == UNDITHERED:
+        if said["format"] == LABELLED_FORMAT:
+            return bins
         raise DescriptionError("a round without a dither says nothing of it, at $.dither")
     if not mechanism.tells_signs:
         raise DescriptionError("a dither is for mechanisms that round values to signs, at $.dither")
     return bins
+
+
+def _labels(said: Mapping[str, Any]) -> tuple[int, ...]:
+    """As said; the formats that say nothing of labels have none."""
+    if said["format"] != LABELLED_FORMAT:
+        return ()
+    sizes = read_list(said["labels"], "$.labels", MOST_ATTRIBUTES)
+    return tuple(read_size(size, "$.labels", 1, MOST_VALUES) for size in sizes)
 
 
 def _group(said: object) -> Group:

@@ -6,7 +6,9 @@ from fractions import Fraction
 import pytest
 from devices import make_campaign
 
+from keyveil import Campaign
 from keyveil.audit import SeenRound, central_loss, promised_loss
+from keyveil.segments import Segments
 from keyveil.shuffle import hiding, shuffled
 
 RELAYED = {"relay": "required", "batch": 1000, "central_epsilon": 1.0, "delta": 1e-6, "honest": 0.25}
@@ -88,3 +90,23 @@ def test_a_round_that_nobody_answered_costs_nothing(campaign):
     first = campaign.first_round()
     alone = central_loss(campaign, [seen(first, 1000)])
     assert central_loss(campaign, [seen(first, 1000), seen(replace(first, number=2))]) == alone
+
+
+def test_a_batch_of_reports_with_clear_labels_hides_nobody_for_certain():
+    segments = Segments(told="clear", attributes=(("platform", ("ios",)),))
+    asked = Campaign(
+        name="apps",
+        epsilon=4,
+        keys=["a", "b"],
+        value_range=(0, 1),
+        pairs_per_user=1,
+        mechanism="kvue",
+        relay="required",
+        batch=1000,
+        segments=segments,
+    )
+    seen = SeenRound(round=asked.only_round(), batches=((5000, 5000),))
+    found = central_loss(asked, [seen])
+    assert found.epsilon is None
+    assert "clear labels split every batch" in found.words
+    assert central_loss(replace(asked, segments=None), [seen]).epsilon < 1

@@ -146,3 +146,24 @@ def test_a_tally_can_be_checked_for_honest_noise(campaign, tmp_path):
     crowded = write(number % 4 if number % 9 else 2 for number in range(n))
     shown = keyveil("tally", path, crowded, "-o", tmp_path / "tally.json", "--check")
     assert (shown.returncode, "NOT honest noise" in shown.stderr) == (1, True), shown.stderr
+
+
+def test_what_a_clear_label_gives_away_and_what_liars_do_in_a_small_segment(campaign):
+    plain = campaign("kvue")
+    apart = plain.with_name("apart.toml")
+    values = ", ".join(f'"v{n}"' for n in range(9))
+    apart.write_text(plain.read_text() + f'[segments]\ntold = "clear"\nversion = [{values}]\n')
+    shown = keyveil("attack", apart, "--kind", "segments", "--kind", "poisoning", "--users", 20000, "--json")
+    assert shown.returncode == 0, shown.stderr
+    tried = {each["name"]: each for each in json.loads(shown.stdout)["attacks"]}
+    label, held = tried["reading the label"], tried["what is held, the label known"]
+    assert (label["success"], label["bound"], label["note"]) == (1.0, 1.0, "in the clear")
+    assert held["success"] < held["bound"] + 0.1 < 1.0
+    # A hundredth of all devices is a tenth of a segment that is a tenth of the users.
+    inside, whole = tried["small segment, maximal gain"], tried["maximal gain"]
+    assert 7 < inside["bound"] / whole["bound"] < 11
+    assert inside["success"] <= 1.2 * inside["bound"]
+    assert "0.01 of all devices are 0.0917 of this segment" in inside["note"]
+    assert "no label is told in the clear" in refused("attack", plain, "--kind", "segments")
+    names = json.loads(keyveil("attack", plain, "--users", 2000, "--json").stdout)["attacks"]
+    assert {each["kind"] for each in names} == {"averaging", "poisoning", "replay", "reconstruction"}

@@ -137,7 +137,7 @@ def test_a_description_that_was_tampered_with_is_refused_or_costs_what_it_says(n
         ({"mechanism": {"id": "kvue", "epsilon": "1", "keep": "9"}}, "bad-description"),
         ({"mechanism": {"id": "kvue"}}, "bad-description"),
         ({"extra": 1}, "bad-description"),
-        ({"format": "keyveil-round/3"}, "unknown-version"),
+        ({"format": "keyveil-round/4"}, "unknown-version"),
     ],
 )
 def test_a_round_that_makes_no_sense_is_refused(changes, code):

@@ -16,9 +16,9 @@ from keyveil.errors import StoreError
 def test_a_newer_schema_is_refused_in_words(store_url):
     store = open_store(store_url)
     with store.write() as tx:
-        tx._run("update store set value = '8' where name = 'schema'")
+        tx._run("update store set value = '9' where name = 'schema'")
     store.close()
-    with pytest.raises(StoreError, match="schema 8, this keyveil reads schemas 1 to 7"):
+    with pytest.raises(StoreError, match="schema 9, this keyveil reads schemas 1 to 8"):
         open_store(store_url)
 
 

@@ -12,7 +12,7 @@ from parts import lacking
 
 from keyveil.client import SENTENCES, Code, Reporter
 from keyveil.mechanisms.registry import NAMED
-from keyveil.rounds import DITHERED_FORMAT, FORMAT, Round
+from keyveil.rounds import DITHERED_FORMAT, FORMAT, LABELLED_FORMAT, Round
 from keyveil.sealing import (
     KEY_BYTES,
     KEY_ID_BYTES,
@@ -54,9 +54,11 @@ def test_the_table_of_a_description_is_a_rounds():
     mechanism = NAMED["kvue"].for_epsilon(1, n_keys=1)
     plain = Round(campaign="ab" * 32, number=1, purpose="", mechanism=mechanism)
     dithered = replace(plain, dither=16)
-    assert stated == set(dithered.fields()) == {*plain.fields(), "dither"}
+    assert set(dithered.fields()) == {*plain.fields(), "dither"}
+    assert stated == set(replace(plain, labels=(3,)).fields()) == {*dithered.fields(), "labels"}
     assert FORMAT in PAGE
     assert DITHERED_FORMAT in PAGE
+    assert LABELLED_FORMAT in PAGE
 
 
 def test_the_table_of_a_sealed_report_is_its_bytes():

@@ -43,7 +43,7 @@ ANSWERS = {
     "a list for a round": ({**VIEW, "round": [ROUND]}, "bad-description"),
     "a round with more": ({**VIEW, "round": {**ROUND, "more": 1}}, "bad-description"),
     "a round with less": ({**VIEW, "round": without(ROUND, "keys")}, "bad-description"),
-    "a round of tomorrow": ({**VIEW, "round": {**ROUND, "format": "keyveil-round/3"}}, "unknown-version"),
+    "a round of tomorrow": ({**VIEW, "round": {**ROUND, "format": "keyveil-round/4"}}, "unknown-version"),
     "an unknown mechanism": (
         {**VIEW, "round": {**ROUND, "mechanism": {"id": "magic", "epsilon": "1"}}},
         "unknown-mechanism",

@@ -12,7 +12,7 @@ import pytest
 from keyveil.campaign import Campaign
 
 FOLDER = Path(__file__).resolve().parent.parent / "collector" / "stores"
-SCHEMAS = (1, 2, 3, 4, 5, 6)
+SCHEMAS = (1, 2, 3, 4, 5, 6, 7)
 
 
 class OldStore:

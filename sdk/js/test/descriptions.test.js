@@ -19,7 +19,7 @@ test("every field must be there, and no other", async () => {
   for (const name of Object.keys(description())) await refused(without(name));
   await refused({ ...description(), loss: "1" });
   for (const one of [null, undefined, 3, "text", [], {}]) await refused(one);
-  for (const format of ["keyveil-device/1", "keyveil-round/3", "", 1, null]) {
+  for (const format of ["keyveil-device/1", "keyveil-round/4", "", 1, null]) {
     await refused(description({ format }), "unknown-version");
   }
 });

@@ -29,11 +29,12 @@ function scripted(answers = [], asked = []) {
 }
 
 async function take(step, { description, ledger, caps, asked }) {
-  const { at, words, id, collector, relay, sealing_key: key } = step;
+  const { at, words, id, collector, relay, segments, sealing_key: key } = step;
   const held = step.held ?? UNREADABLE;
   const device = await Device.open(description, {
     ...QUIET,
     ledger,
+    segments,
     url: "https://collector.example",
     relay: relay && { url: relay, seal, key },
     campaignCap: caps.campaign,

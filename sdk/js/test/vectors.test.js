@@ -18,6 +18,7 @@ import {
   toFrames,
   toHex,
 } from "../keyveil.js";
+import { clearLabels } from "../src/descriptions/segments.js";
 import { nonceOf } from "../src/client/vote.js";
 import { fastest } from "./support/campaigns.js";
 import { load, names } from "./support/vectors.js";
@@ -63,13 +64,15 @@ for (const name of methods) {
   test(`sends what ${name} says`, async () => {
     for (const { description, cases } of load(name).suites) {
       const round = await readDescription(description);
-      for (const { held, record, words, report_id, answer, report } of cases) {
+      for (const { held, record, words, report_id, answer, report, segments, labels } of cases) {
         const read = readRecord(round, held);
         assert.deepEqual(
           read.map(({ code, level }) => [code, String(level)]),
           record,
         );
-        const made = await makeReport(round, read, fromHex(words), fromHex(report_id));
+        const told = clearLabels(round.campaign.segments, segments ?? {});
+        assert.deepEqual(told, labels ?? []);
+        const made = await makeReport(round, read, fromHex(words), fromHex(report_id), told);
         assert.equal(toHex(made), report);
         assert.deepEqual(asText(await checkReport(round, made)), answer);
         assert.deepEqual(reportFromJson(reportToJson(made)), made);

@@ -1,4 +1,4 @@
-"""Our own weak points, tried: averaging, poisoning, replay, reconstruction; each against its bound."""
+"""Our own weak points, tried: averaging, poisoning, replay, reconstruction, labels; each with its bound."""
 
 import keyveil.attack.literature  # noqa: F401  # registers what it knows
 from keyveil.attack.attempt import Attempt
@@ -7,6 +7,7 @@ from keyveil.attack.hostile import Orders, random_message, random_pair, say
 from keyveil.attack.poisoning import Counted, poisoning
 from keyveil.attack.reconstruction import reconstruction
 from keyveil.attack.replay import replay
+from keyveil.attack.segments import segments, share_inside
 
 __all__ = [
     "Attempt",
@@ -19,4 +20,6 @@ __all__ = [
     "reconstruction",
     "replay",
     "say",
+    "segments",
+    "share_inside",
 ]

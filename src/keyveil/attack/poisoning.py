@@ -54,7 +54,7 @@ class Counted(NamedTuple):
     def of(cls, mechanism: Mechanism, answers: Answers) -> Counted:
         """What decoded answers say, and what they show beside it."""
         counter, packed = Counter(mechanism, question=QUESTION), pack_many(mechanism.layout, answers)
-        refuse_first(mechanism.layout, packed, counter.add(packed))
+        refuse_first(mechanism.layout.decode, packed, counter.add(packed))
         return cls(counter.tally(), trace_answers(mechanism, answers, question=QUESTION))
 
 

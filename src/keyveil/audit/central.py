@@ -3,8 +3,9 @@
 It is computed from the worst batch that really came to each round, and from nothing else: a report hides
 among the honest ones of its own batch. Those are a share of all that a batch received, and never more than
 counted: what did not count is a liar's as long as there are liars. Where a report came directly, or a batch
-was smaller than the campaign says, nothing central is said, and why. A person who may answer several rounds
-loses the sum, at a part of delta each. The local epsilon holds whatever relay and collector do.
+was smaller than the campaign says, or where reports carry clear labels, nothing central is said, and why. A
+person who may answer several rounds loses the sum, at a part of delta each. The local epsilon holds whatever
+relay and collector do.
 """
 
 from __future__ import annotations
@@ -124,6 +125,10 @@ def _is_kept(campaign: Campaign) -> bool:
 def _why_none(campaign: Campaign, answered: Sequence[SeenRound], honest: float) -> str:
     if not answered:
         return "no batch has come yet"
+    if campaign.clear_labels:
+        return (
+            "clear labels split every batch, and among how many of its own labels a report hides is unknown"
+        )
     for each in answered:
         number = each.round.number
         if each.direct:

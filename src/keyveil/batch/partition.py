@@ -160,7 +160,7 @@ def _counted(
         refuse(places[~follows])
         places = places[follows]
     payloads = Payloads(
-        data=block.data, starts=block.starts[places] + HEADER_BYTES, n_bytes=mechanism.layout.n_bytes
+        data=block.data, starts=block.starts[places] + HEADER_BYTES, n_bytes=round.payload_bytes
     )
     bad = counter.add(payloads, ids_before(payloads) if round.is_dithered else None)
     if not bad.any():
@@ -200,10 +200,8 @@ def _follows(round: Round, block: Block, places: Ints) -> NDArray[np.bool_]:
 
 def _why_not(round: Round, block: Block, place: int, strict: bool) -> str:
     """The code of a report that is refused, found as a collector finds it, report by report."""
-    mechanism = round.mechanism
     try:
-        payload = check_report(round, block.report(place), place)
-        mechanism.layout.decode(payload)
+        round.read(check_report(round, block.report(place), place))
     except ReportRejected as refusal:
         if strict:
             raise

@@ -28,10 +28,12 @@ def perturb_many(
     stream: Stream | None = None,
     ids: Bytes | None = None,
     is_dithered: bool = False,
+    labels: Bytes | None = None,
 ) -> Bytes:
     """A report of every record, a row each, in the records' order; under a fresh random id or one of `ids`.
 
-    `is_dithered` says whether a report's id rounds its values, as the round says (`Round.is_dithered`).
+    `is_dithered` says whether a report's id rounds its values, as the round says (`Round.is_dithered`);
+    `labels` are everybody's clear labels, a row each, where its reports carry some (`Round.labels`).
 
     The randomness is `SecureStream` unless another is asked for by name. What is reported of a record has
     the law of the mechanism's kernel, to the word.
@@ -45,7 +47,9 @@ def perturb_many(
     _check_words(mechanism)
     source = SecureStream() if stream is None else stream
     head = Envelope(campaign=tag, round=round, report_id=bytes(REPORT_ID_BYTES), payload=b"").to_bytes()
-    reports = np.empty((len(records), HEADER_BYTES + mechanism.layout.n_bytes), dtype=np.uint8)
+    told = np.empty((len(records), 0), dtype=np.uint8) if labels is None else labels
+    end = HEADER_BYTES + mechanism.layout.n_bytes
+    reports = np.empty((len(records), end + told.shape[1]), dtype=np.uint8)
     reports[:, :HEADER_BYTES] = np.frombuffer(head, dtype=np.uint8)
     if ids is None:
         ids = draw_octets(source, len(records), REPORT_ID_BYTES)
@@ -55,7 +59,8 @@ def perturb_many(
         if is_dithered:
             some = some.rounded(dithers_of(ids[first:last]))
         public = None if mechanism.public_word is None else words_of_ids(tag, round, ids[first:last])
-        reports[first:last, HEADER_BYTES:] = draw_answers(mechanism, some, source, public)
+        reports[first:last, HEADER_BYTES:end] = draw_answers(mechanism, some, source, public)
+    reports[:, end:] = told
     return reports
 
 

@@ -73,7 +73,11 @@ def extra_copies(round: Round, repeated: set[bytes], read: Callable[[], Iterable
 def without(total: Tally, extra: Tally) -> Tally:
     """A tally less one that is part of it."""
     cells = {name: counts - extra.cells[name] for name, counts in total.cells.items()}
-    return Tally.of(question=total.question, n_reports=total.n_reports - extra.n_reports, **cells)
+    left = Tally.of(question=total.question, n_reports=total.n_reports - extra.n_reports, **cells)
+    parts = dict(total.segments) | {
+        segment: without(total.segments[segment], part) for segment, part in extra.segments.items()
+    }
+    return left.with_segments(parts)
 
 
 def _copies(round: Round, repeated: set[bytes], blocks: Iterable[Block]) -> Iterable[bytes]:

@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keyveil.batch.engine import Summary
+from keyveil.batch.labels import labels_of
 from keyveil.batch.partition import Block, accepted, tally_partition
 from keyveil.batch.perturb import perturb_many
 from keyveil.batch.records import Records, units_of
 from keyveil.batch.repeats import without
-from keyveil.batch.stream import SecureStream, draw_words
+from keyveil.batch.stream import Bytes, SecureStream, draw_words
 from keyveil.campaign import Campaign
 from keyveil.errors import CampaignError, KeyveilError, MissingPackage, TallyError
 from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES
@@ -87,7 +88,8 @@ def tally_frame(round: Round, frame: DataFrame, *, strict: bool = False) -> Summ
 def write_reports(campaign: Campaign, frame: DataFrame, path: str) -> None:
     """Noise the users of a frame (user, key, value; one row a pair) into a Parquet folder of reports.
 
-    A row with a user and no key says that this user holds nothing. Nothing is handed back but the folder:
+    A row with a user and no key says that this user holds nothing. Columns that are called like the
+    attributes of clear segments say what a user is told to be. Nothing is handed back but the folder:
     a frame of reports would be noised anew by whoever reads it twice, and every reading would cost the
     users their epsilon again.
     """
@@ -95,8 +97,13 @@ def write_reports(campaign: Campaign, frame: DataFrame, path: str) -> None:
         raise CampaignError(
             f'"{campaign.mechanism}" has several rounds; each is noised once the last is counted'
         )
+    segments = campaign.segments
+    told = () if segments is None or not segments.is_clear else segments.names
     columns = frame.select(
-        frame["user"].cast("string"), frame["key"].cast("string"), frame["value"].cast("double")
+        frame["user"].cast("string"),
+        frame["key"].cast("string"),
+        frame["value"].cast("double"),
+        *(frame[name].cast("string") for name in told if name in frame.columns),
     )
     by_user = columns.repartition("user").sortWithinPartitions("user")
     by_user.mapInArrow(_noiser(campaign), f"{COLUMN} binary").write.parquet(path, compression="uncompressed")
@@ -195,6 +202,7 @@ def _noiser(campaign: Campaign) -> Callable[[Iterator[Any]], Iterator[Any]]:
                 tag=campaign.tag,
                 stream=stream,
                 is_dithered=asked.is_dithered,
+                labels=_labels_of(campaign, table),
             )
             # Neighbours in the frame are no neighbours in the output.
             reports = reports[np.argsort(draw_words(stream, len(reports)))]
@@ -204,6 +212,18 @@ def _noiser(campaign: Campaign) -> Callable[[Iterator[Any]], Iterator[Any]]:
             yield pa.RecordBatch.from_arrays([fixed.cast(pa.binary())], names=[COLUMN])
 
     return run
+
+
+def _labels_of(campaign: Campaign, table: Any) -> Bytes | None:
+    """What the users of a table are told to be in the clear, in the order of `records_of`."""
+    if campaign.segments is None or not campaign.segments.is_clear:
+        return None
+    users = table["user"].combine_chunks().dictionary_encode()
+    columns = {
+        name: table[name].combine_chunks() for name in campaign.segments.names if name in table.column_names
+    }
+    codes = users.indices.to_numpy().astype(np.int64)
+    return labels_of(campaign.segments, codes, columns, len(users.dictionary))
 
 
 def _whole_users(batches: Iterator[Any]) -> Iterator[Any]:

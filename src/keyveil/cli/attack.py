@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from keyveil.mechanisms import Mechanism
     from keyveil.simulate.answers import Answers
 
-KINDS = ("averaging", "poisoning", "replay", "reconstruction", "linking")
+KINDS = ("averaging", "poisoning", "replay", "reconstruction", "segments", "linking")
 
 
 @click.command()
@@ -73,12 +74,13 @@ def attack(
     verdict: Verdict | None = None
     for stage in stages:
         prefix = f"{stage.purpose}: " if len(stages) > 1 else ""
-        for each in kind or (KINDS if asked.is_relayed else KINDS[:-1]):
-            if each in ("averaging", "reconstruction", "linking") and stage is not main:
+        for each in kind or _meant(asked):
+            if each in ("averaging", "reconstruction", "segments", "linking") and stage is not main:
                 continue
             try:
-                honest, answers = _honest(asked, stage.mechanism, reports, users, seed, each)
-                if reports and honest is not None:
+                crowd = math.ceil(users * _smallest(asked)) if each == "segments" else users
+                honest, answers = _honest(asked, stage.mechanism, reports, crowd, seed, each)
+                if reports and honest is not None and each != "segments":
                     verdict = _judged(stage.mechanism, honest)
                 tried = _tried(asked, stage.mechanism, each, honest, answers, share, aims, seed)
                 attempts += [_named(asked, one, prefix, len(stages) > 1) for one in tried]
@@ -108,6 +110,19 @@ def attack(
         )
 
 
+def _meant(campaign: Campaign) -> tuple[str, ...]:
+    """The attacks that a campaign gives a reason for."""
+    unmeant = {"segments": not campaign.clear_labels, "linking": not campaign.is_relayed}
+    return tuple(kind for kind in KINDS if not unmeant.get(kind))
+
+
+def _smallest(campaign: Campaign) -> float:
+    """The part of the users in a segment of the attribute with the most values, were all as large."""
+    if not campaign.clear_labels:
+        raise MechanismError("no label is told in the clear")
+    return 1 / (1 + max(campaign.clear_labels))
+
+
 def _codes(campaign: Campaign, targets: str | None) -> tuple[int, ...]:
     """The codes of the keys to aim at."""
     if targets is None:
@@ -132,9 +147,9 @@ def _honest(
     from keyveil.simulate import insecure_generator, synthetic
     from keyveil.simulate.answers import draw_answers
 
-    if kind not in ("poisoning", "replay"):
+    if kind not in ("poisoning", "replay", "segments"):
         return None, None
-    if reports:
+    if reports and kind != "segments":
         answers = _read(campaign, mechanism, reports)
     else:
         if mechanism.n_keys * users > MOST_POSITIONS:
@@ -161,7 +176,8 @@ def _read(campaign: Campaign, mechanism: Mechanism, paths: Iterable[Path]) -> An
     if not found:
         raise TallyError("a campaign without reports cannot be attacked; the files hold none")
     campaign.tally(found)  # refuses what is no report of this campaign
-    return decode_many(mechanism.layout, [report[HEADER_BYTES:] for report in found])
+    end = HEADER_BYTES + mechanism.layout.n_bytes
+    return decode_many(mechanism.layout, [report[HEADER_BYTES:end] for report in found])
 
 
 def _judged(mechanism: Mechanism, honest: Counted) -> Verdict:
@@ -181,7 +197,7 @@ def _tried(
     seed: int,
 ) -> Iterator[Attempt]:
     """All attempts of one kind."""
-    from keyveil.attack import averaging, poisoning, reconstruction, replay
+    from keyveil.attack import averaging, poisoning, reconstruction, replay, segments
     from keyveil.simulate import insecure_generator
 
     if kind == "averaging":
@@ -191,6 +207,9 @@ def _tried(
         yield from poisoning(mechanism, honest, share, aims, insecure_generator(seed, 1))
     if honest is not None and answers is not None and kind == "replay":
         yield from replay(mechanism, honest, answers[0], share, tag=campaign.tag)
+    if honest is not None and kind == "segments":
+        aims, part = tuple(min(code, mechanism.n_keys - 1) for code in aims), _smallest(campaign)
+        yield from segments(mechanism, honest, share, part, aims, insecure_generator(seed, 3), seed=seed)
     if kind == "reconstruction":
         yield reconstruction(mechanism, seed=seed)
     if kind == "linking":

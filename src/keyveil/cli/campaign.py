@@ -190,10 +190,27 @@ def compare(campaign: str, file: Path, url: str, token: str | None) -> None:
     help="readable, none (unbiased), clip, project, shrink or published.",
 )
 @click.option("--estimator", help="Another estimator for the same reports.")
+@click.option(
+    "--by",
+    metavar="ATTRIBUTE",
+    multiple=True,
+    help="A row a segment and key, of the segments of this attribute; may be repeated.",
+)
 @server_options
-def release(campaign: str, out: Path, post: str, estimator: str | None, url: str, token: str | None) -> None:
+def release(
+    campaign: str,
+    out: Path,
+    post: str,
+    estimator: str | None,
+    by: tuple[str, ...],
+    url: str,
+    token: str | None,
+) -> None:
     """Write what a campaign found: .json, .csv, .parquet or .arrow."""
+    if by and estimator is not None:
+        raise TallyError("--by takes the campaign's own estimator; leave --estimator out, or --by")
     query = {"post": post} | ({} if estimator is None else {"estimator": estimator})
+    query |= {"by": ",".join(by)} if by else {}
     server = Server(url=url, token=token)
     interim = "the campaign is open, and these numbers will change"
     write_release(server, lambda: server.campaign(campaign), out, query, interim)
@@ -246,5 +263,7 @@ def examine(campaign: str, round: int, url: str, token: str | None) -> None:
         return
     said = honesty(alarm=alarm, n_tests=len(tests), p=found["p"], what=tests[0]["what"])
     click.echo(said, err=alarm)
+    for each in found["segments"][:3]:
+        click.echo(f"{each['what']} (p = {each['p']:.2g}); segments may differ honestly")
     if alarm:
         raise SystemExit(1)

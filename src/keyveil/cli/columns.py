@@ -58,9 +58,13 @@ def read_own(
 
 
 def read_for(campaign: Campaign, path: Path, **columns: Any) -> Reading:
-    """The people in a table, their values in the campaign's range; what had to be settled is said."""
+    """The people in a table, as a campaign asks about them; what had to be settled is said.
+
+    Columns that are called like the campaign's attributes say what everybody is.
+    """
     low, high = campaign.domain.value_range
-    reading = read_own(path, value_range=(low, high), clamp=True, **columns).as_asked(campaign.domain)
+    how = {"value_range": (low, high), "clamp": True, "segments": campaign.segments, **columns}
+    reading = read_own(path, **how).as_asked(campaign.domain)
     tell(reading.settled())
     return reading
 

@@ -16,7 +16,7 @@ from keyveil.batch.partition import accepted
 from keyveil.campaign import Campaign
 from keyveil.cli.console import progress
 from keyveil.errors import TallyError
-from keyveil.protocols.base import Outcome, Protocol
+from keyveil.protocols.base import History, Outcome, Protocol
 from keyveil.report import HEADER_BYTES, REPORT_ID_BYTES, Envelope
 from keyveil.rounds import Round
 from keyveil.tally import Tally, trace
@@ -65,6 +65,7 @@ class Followed(NamedTuple):
     """What a campaign's rounds led to; `is_whole` if every report was counted."""
 
     outcome: Outcome
+    history: History
     n_reports: int
     is_whole: bool
 
@@ -100,7 +101,7 @@ def follow_rounds(
         stands = protocol.next(history)
     if by_round:
         raise TallyError(f"the campaign has {len(history)} rounds; found reports to round {min(by_round)}")
-    return Followed(stands, sum(tally.n_reports for _, tally in history), is_whole)
+    return Followed(stands, history, sum(tally.n_reports for _, tally in history), is_whole)
 
 
 def _round_of(campaign: Campaign, path: Path) -> int:
@@ -131,6 +132,7 @@ def examine_files(campaign: Campaign, paths: Sequence[Path], tally: Tally) -> Ve
 
     asked = campaign.first_round()
     mechanism = asked.mechanism
+    end = HEADER_BYTES + mechanism.layout.n_bytes
     total, seen = trace(mechanism, [], question=tally.question), set()
     parts = [part for path in paths for part in cut(path, campaign.id)]
     with progress("examining", tally.n_reports) as advance:
@@ -139,7 +141,7 @@ def examine_files(campaign: Campaign, paths: Sequence[Path], tally: Tally) -> Ve
             for report in block.reports(places):
                 if (report_id := report[HEADER_BYTES - REPORT_ID_BYTES : HEADER_BYTES]) not in seen:
                     seen.add(report_id)
-                    fresh.append(report[HEADER_BYTES:])
+                    fresh.append(report[HEADER_BYTES:end])
             total += trace(mechanism, fresh, question=tally.question)
             advance(len(block))
     return examine(mechanism, total, tally)

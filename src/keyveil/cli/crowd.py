@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from keyveil.batch import Records, SecureStream, perturb_many
 from keyveil.campaign import Campaign
@@ -44,7 +45,7 @@ def asked_about(campaign: Campaign, held: Population) -> tuple[Population, int]:
         value_range=held.value_range,
     )
     named = np.isin(np.array(held.names), campaign.domain.keys)[held.codes]
-    return replace(people, user_names=held.user_names), int((~named).sum())
+    return replace(people, user_names=held.user_names, labels=held.labels), int((~named).sum())
 
 
 class FileUsers:
@@ -114,5 +115,13 @@ class FileUsers:
                 stream=stream,
                 ids=None if issued is None else issued.reshape(-1, REPORT_ID_BYTES),
                 is_dithered=self._round.is_dithered,
+                labels=self._labels(some),
             )
             yield names, reports.tobytes()
+
+    def _labels(self, some: Population) -> NDArray[np.uint8] | None:
+        """What their reports say in the clear: what a file says, where it says anything."""
+        if not self._round.labels:
+            return None
+        other = np.zeros((some.n_users, len(self._round.labels)), dtype=np.uint8)
+        return other if some.labels is None else some.labels

@@ -13,6 +13,7 @@ import click
 from keyveil.errors import DomainError, TallyError
 
 if TYPE_CHECKING:
+    from keyveil.breakdowns import Breakdowns
     from keyveil.release import Release
 
 _FORMS = (".csv", ".json", ".parquet", ".arrow")
@@ -45,6 +46,12 @@ _FORMS = (".csv", ".json", ".parquet", ".arrow")
     help='Which quantiles of each key\'s values to tell, with intervals: "0.1,0.5,0.9".',
 )
 @click.option("--bins", is_flag=True, help="Write each key's distribution into a .csv, too.")
+@click.option(
+    "--by",
+    metavar="ATTRIBUTE",
+    multiple=True,
+    help="A row a segment and key, of the segments of this attribute; may be repeated.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--strict", is_flag=True, help="Stop at the first report that is refused.")
 @click.option(
@@ -59,6 +66,7 @@ def estimate(
     top: int,
     quantiles: str,
     bins: bool,
+    by: tuple[str, ...],
     as_json: bool,
     strict: bool,
     protocol: str | None,
@@ -68,6 +76,7 @@ def estimate(
     A campaign of several rounds needs what was exported of each: a file holds the reports of one round.
     Reports that do not answer are counted by reason and left out; then the exit status is 1.
     """
+    from keyveil.breakdowns import break_down
     from keyveil.campaign import Campaign
     from keyveil.cli.counting import count_files, follow_rounds, read_tally
     from keyveil.release import release_outcome
@@ -80,20 +89,25 @@ def estimate(
     if asked.has_several_rounds:
         rules = asked.protocol(protocol)
         followed = follow_rounds(asked, rules, reports, tallies, strict=strict)
+        history = followed.history
         made = release_outcome(asked, rules, followed.outcome, post=post, quantiles=parts)
         n_reports, is_whole = followed.n_reports, followed.is_whole
     else:
         counted = count_files(asked, reports, strict=strict)
         total = sum(tallies, counted.tally)
+        history = [(asked.first_round(), total)]
         made = asked.estimate(total, post=post, quantiles=parts)
         n_reports, is_whole = total.n_reports, counted.is_whole
+    apart = break_down(asked, history, by=by, post=post, quantiles=parts) if by else None
     if out is not None:
-        _write(made, out, bins=bins or None)
+        _write(made if apart is None else apart, out, bins=bins or None)
         click.echo(f"wrote the release of {n_reports} reports to {out}", err=True)
     if as_json:
-        click.echo(made.to_json())
-    else:
+        click.echo((made if apart is None else apart).to_json())
+    elif apart is None:
         show_release(made, top)
+    else:
+        show_breakdowns(apart, made, top)
     if not is_whole:
         sys.exit(1)
 
@@ -109,16 +123,17 @@ def _parts(said: str) -> tuple[float, ...]:
     raise DomainError(f'--quantiles are numbers between 0 and 1, such as "0.1,0.5,0.9", got {said[:40]!r}')
 
 
-def _write(release: Release, out: Path, *, bins: bool | None) -> None:
+def _write(release: Release | Breakdowns, out: Path, *, bins: bool | None) -> None:
     import pyarrow as pa
     import pyarrow.parquet
 
     from keyveil.cli.files import write_text, written
+    from keyveil.release import Release
 
     if out.suffix == ".json":
         write_text(out, release.to_json() + "\n")
     elif out.suffix == ".csv":
-        write_text(out, release.to_csv(bins=bins))
+        write_text(out, release.to_csv(bins=bins) if isinstance(release, Release) else release.to_csv())
         write_text(out.with_suffix(".metadata.json"), json.dumps(release.metadata, ensure_ascii=False) + "\n")
     else:
         table = release.to_arrow()
@@ -149,3 +164,26 @@ def show_release(release: Release, top: int) -> None:
         f"The {len(shown)} most frequent of {len(rows):,} keys, from {release.metadata['users']:,} reports"
     )
     output().print(table(title, release.heads(), shown))
+
+
+def show_breakdowns(apart: Breakdowns, whole: Release, top: int) -> None:
+    """The most frequent keys of all, a table an attribute and a column a segment; labels are not private."""
+    from rich.text import Text
+
+    from keyveil.cli.console import output, printable, table
+    from keyveil.release import cells_of
+
+    keys = [row["key"] for row in sorted(whole.rows(), key=lambda row: -row["frequency"])[:top]]
+    for attribute, users in apart.users.items():
+        known = {
+            value: apart.releases[attribute, value] for value in users if (attribute, value) in apart.releases
+        }
+        found = {
+            value: {row["key"]: " ".join(cells_of(row)[:2]) for row in release.rows()}
+            for value, release in known.items()
+        }
+        rows: list[tuple[Text | str, ...]] = [
+            (Text(printable(key)), *(cells[key] for cells in found.values())) for key in keys
+        ]
+        heads = ("key", *(f"{printable(value)}, {users[value]:,} reports" for value in known))
+        output().print(table(f"People, by {attribute}: told in the clear, not private", heads, rows))

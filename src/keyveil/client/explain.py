@@ -31,6 +31,8 @@ class Story:
     report_id: bytes
     """Of what was sent; nothing if nothing was."""
     sent: bytes | None
+    labels: tuple[int, ...]
+    """What this device tells of itself in the clear, where the campaign asks for that."""
     goes_through_relay: bool
     spent: float
     promised: float
@@ -52,11 +54,18 @@ def tell(story: Story) -> str:
         lines.append(
             "Sent: nothing yet." if _is_asked(story) else "Sent: nothing; this wave asks other devices."
         )
-    elif len(story.sent) != story.round.mechanism.layout.n_bytes:
+        lines += _told(story.campaign, story.labels, "A report says")
+    elif len(story.sent) != story.round.payload_bytes:
         # An older keyveil answered, and did not keep what it was asked.
         lines.append(f"Sent: {len(story.sent)} noised bytes, to the round as it was described then.")
     else:
-        lines += [_said(story, story.sent), *_guesses(story, story.sent)]
+        end = story.round.mechanism.layout.n_bytes
+        answer, (_, labels) = story.sent[:end], story.round.read(story.sent)
+        lines += [
+            _said(story, answer),
+            *_told(story.campaign, labels, "The report says"),
+            *_guesses(story, answer),
+        ]
     lines += [
         *_way(story),
         *_often(story),
@@ -132,6 +141,19 @@ def _true(story: Story) -> str:
     known = [f"{name} {value:g}" for name, value in story.held.items() if domain.code_of(name) is not None]
     shown = ", ".join(known[:_SHOWN]) + (f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else "")
     return f"True here: {shown or 'nothing that is asked about'}. This stays on the device."
+
+
+def _told(campaign: Campaign, labels: tuple[int, ...], says: str) -> list[str]:
+    """What a report tells without noise, where the campaign asks for that."""
+    if campaign.segments is None or not campaign.clear_labels:
+        return []
+    names = campaign.segments.names
+    said = (
+        f"{name} {campaign.segments.values(name)[label]}" for name, label in zip(names, labels, strict=True)
+    )
+    return [
+        f"{says} in the clear, without noise: {', '.join(said)}. This is not private: whoever reads it knows."
+    ]
 
 
 def _way(story: Story) -> list[str]:

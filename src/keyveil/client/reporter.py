@@ -23,6 +23,9 @@ waits for neither. What happens is logged under `keyveil.client`, without anythi
 Reports go to the collector, or sealed through a relay (`relay=`, see `courier`): one way a campaign, for
 good.
 
+Where a campaign tells its users apart in the clear a report carries the device's labels, as `segments` names
+them, beside its answer. They belong to the vote: what was answered once is repeated, whatever they become.
+
 Ids of reports are drawn here, unless the campaign issues them: then the collector is asked for one, with a
 nonce of the device's, in every round another and in each always the same: asking again brings no other id.
 
@@ -168,6 +171,7 @@ class Reporter:
         self,
         campaign: Campaign,
         *,
+        segments: Mapping[str, str | None] | None = None,
         ledger: str | os.PathLike[str] | None = None,
         collector: str | None = None,
         relay: str | None = None,
@@ -191,6 +195,7 @@ class Reporter:
         if not 0 <= exit_timeout <= _LONGEST_EXIT:
             raise ValueError(f"exit_timeout must be seconds from 0 to {_LONGEST_EXIT:g}")
         self._campaign = campaign
+        self._labels = _labels(campaign, {} if segments is None else segments)
         self._ledger = None if ledger is None else Ledger(ledger, clock=clock)
         self._addresses = Addresses(
             collector=collector,
@@ -268,7 +273,8 @@ class Reporter:
         """
         if self._ledger is None:
             asked, record = self._round_of(description), self._read(held)
-            return asked.report(record, self._new_id(os.urandom(NONCE_BYTES)), entropy=self._entropy)
+            report_id = self._new_id(os.urandom(NONCE_BYTES))
+            return asked.report(record, report_id, labels=self._labels, entropy=self._entropy)
         return self._vote(held, description, refuse_if_withdrawn, queue=False).report
 
     def submit(self, held: Mapping[str, float], description: Description | None = None) -> Receipt:
@@ -391,6 +397,7 @@ class Reporter:
                         record=record,
                         report_id=b"" if sent is None else sent.report_id,
                         sent=None if sent is None else sent.payload,
+                        labels=self._labels,
                         goes_through_relay=self._goes_through_relay(status),
                         spent=status.spent,
                         promised=status.promised,
@@ -495,7 +502,7 @@ class Reporter:
         """Read the data and answer. Only here is the data of a ledger's user read."""
         self._check_answerable(account, asked)
         record, reading = self._read(held), Reading(self._campaign.domain, held)
-        report = asked.round.report(record, report_id, entropy=self._entropy)
+        report = asked.round.report(record, report_id, labels=self._labels, entropy=self._entropy)
         account.keep(self._campaign.id, asked.round.number, AnsweredRound(asked.pin, asked.units, report))
         if self._wave is not None:
             self._wave.join(account)
@@ -521,7 +528,7 @@ class Reporter:
             return self._campaign.read_round(description)
         if description.campaign != self._campaign.id:
             raise DescriptionError("the round belongs to another campaign", code="other-campaign")
-        self._campaign.check_part(description)
+        self._campaign.check_round(description)
         return description
 
     def _asked(self, description: Description | None) -> _PricedRound:
@@ -627,3 +634,13 @@ class Reporter:
         if self._ledger is None:
             raise LedgerError("this reporter has no ledger; pass ledger='device.db'", code="no-ledger")
         return self._ledger
+
+
+def _labels(campaign: Campaign, said: Mapping[str, str | None]) -> tuple[int, ...]:
+    """What every report says in the clear; attributes that the campaign does not name are left out."""
+    is_text = isinstance(said, Mapping) and all(
+        isinstance(name, str) and (value is None or isinstance(value, str)) for name, value in said.items()
+    )
+    if not is_text:
+        raise TypeError('segments must map names of attributes to texts, such as {"platform": "ios"}')
+    return campaign.segments.labels(said) if campaign.segments is not None and campaign.clear_labels else ()

@@ -15,7 +15,7 @@ from keyveil.client import Caps
 from keyveil.client.explain import percent
 from keyveil.domain import Record
 from keyveil.protocols import Round
-from keyveil.report import HEADER_BYTES
+from keyveil.segments import OTHER
 
 # A worst pair of records about many keys says too much to read.
 _SHOWN = 12
@@ -148,7 +148,21 @@ def _words(campaign: Campaign, exact: float, caps: Caps) -> list[str]:
         f"({_after(caps.lifetime)}), and one at most {caps.campaign:g}, unless the device's owner set other "
         "caps. No campaign can raise them.",
         f"It ends on {campaign.expires}." if campaign.expires else "It has no end.",
+        *_told(campaign),
         _hidden(campaign),
+    ]
+
+
+def _told(campaign: Campaign) -> list[str]:
+    """What every report says without noise."""
+    if campaign.segments is None or not campaign.segments.is_clear:
+        return []
+    said = "; ".join(
+        f"{name} ({', '.join((*values, OTHER))})" for name, values in campaign.segments.attributes
+    )
+    return [
+        f"Every report also says in the clear, without noise: {said}. This is not private: whoever reads a "
+        "report knows it. What is held stays as well hidden as it is said above."
     ]
 
 
@@ -172,7 +186,7 @@ def _round(stage: Round, own: Certificate) -> RoundPromise:
         epsilon_exact=own.epsilon,
         guess_after=_after(own.epsilon),
         method=own.method,
-        bytes_per_report=HEADER_BYTES + stage.mechanism.layout.n_bytes,
+        bytes_per_report=stage.report_bytes,
     )
 
 

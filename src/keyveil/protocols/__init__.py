@@ -4,6 +4,7 @@ from keyveil.protocols.base import History, Outcome, Protocol, protocol_name, sp
 from keyveil.protocols.dithered import Dithered
 from keyveil.protocols.issued import IssuedIds
 from keyveil.protocols.ks_grr import KsGrr
+from keyveil.protocols.labelled import Labelled
 from keyveil.protocols.literature.one_round import PrivKvEm, PrivKvMle
 from keyveil.protocols.literature.privkvm import PrivKvm, PrivKvmPlus, PrivKvmVirtual
 from keyveil.protocols.literature.star import PrivKvmStar
@@ -20,6 +21,7 @@ __all__ = [
     "History",
     "IssuedIds",
     "KsGrr",
+    "Labelled",
     "OneRound",
     "Outcome",
     "PrivKvEm",

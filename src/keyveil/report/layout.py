@@ -7,6 +7,10 @@ Four shapes cover every mechanism:
     Subset(n, w)  n bits of which w are set, the first in the lowest
     Symbol(size)  one number below `size`, little endian, in the fewest whole bytes
 
+Where users are told apart in the clear their labels follow the answer:
+
+    Labels(sizes)  a number for each size, from 0 up to it, a byte each
+
 Encoding is canonical: one answer, one byte string. Decoding refuses everything else (the fourth
 two-bit code, set bits behind the last number, too many or too few of them, a number out of range).
 """
@@ -168,6 +172,35 @@ class Symbol:
 
 
 Layout = Trits | Row | Subset | Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """A number for each size, from 0 up to and with it.
+
+    >>> Labels((3, 64)).encode((2, 64)).hex(), Labels((3, 64)).decode(bytes.fromhex("0240"))
+    ('0240', (2, 64))
+    """
+
+    sizes: tuple[int, ...]
+
+    @property
+    def n_bytes(self) -> int:
+        """Length of the encoded labels."""
+        return len(self.sizes)
+
+    def encode(self, labels: tuple[int, ...]) -> bytes:
+        """A byte a label."""
+        if len(labels) != len(self.sizes):
+            raise ValueError(f"expected {len(self.sizes)} labels, got {len(labels)}")
+        return bytes(labels)
+
+    def decode(self, payload: bytes) -> tuple[int, ...]:
+        """The labels, or a refusal."""
+        _check_length(payload, self.n_bytes)
+        if any(label > size for label, size in zip(payload, self.sizes, strict=True)):
+            raise ReportRejected(Refusal.NOT_CANONICAL, "a label names a segment that nobody declared")
+        return tuple(payload)
 
 
 def join_trits(plus: int, minus: int, length: int) -> bytes:

@@ -5,7 +5,7 @@ offset  bytes  what
 1       16     campaign: the first half of the SHA-256 of its canonical form
 17      2      round, little endian
 19      16     report id, random: an upload that is repeated is counted once
-35      ...    payload, see `layout`; its length is fixed by the campaign
+35      ...    payload: an answer, and clear labels if any, see `layout`; its length is fixed by the round
 
 The public word of a report is a number below 2**64 that everybody can compute and nobody draws:
 

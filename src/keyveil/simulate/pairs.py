@@ -21,9 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from keyveil.batch.labels import labels_of
 from keyveil.batch.records import units_of
 from keyveil.domain import Domain
 from keyveil.errors import PairsError
+from keyveil.segments import OTHER, Segments
 from keyveil.simulate.population import Floats, Ints, Population
 from keyveil.simulate.tables import read_table
 
@@ -68,6 +70,8 @@ class Reading:
     """Rows that were left out, by the reason."""
     clamped: int = 0
     """Pairs whose value went to the nearer end of the range."""
+    unlabelled: tuple[str, ...] = ()
+    """Attributes by which users are told apart, and which no column names."""
 
     def within(self, low: float, high: float) -> Reading:
         """The same with another range of values; those outside go to its ends."""
@@ -108,6 +112,7 @@ class Reading:
         said += [f"rows skipped {why}: {count:,}" for why, count in self.skipped.items() if count]
         if self.clamped:
             said.append(f"values outside [{low:g}, {high:g}], clamped to its ends: {self.clamped:,}")
+        said += [f'no column {name}: everybody is told to be "{OTHER}"' for name in self.unlabelled]
         return said
 
 
@@ -126,10 +131,12 @@ def read_file(
     value_range: tuple[float, float] | None = None,
     clamp: bool = False,
     skip: bool = False,
+    segments: Segments | None = None,
 ) -> Reading:
     """The population in a file, and what was settled to read it.
 
-    `skip` leaves out rows that lack a part, and counts them; without it they are refused.
+    `skip` leaves out rows that lack a part, and counts them; without it they are refused. Columns that are
+    called like the attributes of `segments` say what everybody is.
     """
     path = Path(path)
     if combine not in COMBINES:
@@ -137,7 +144,10 @@ def read_file(
     table = read_table(path)
     if table.cells.num_rows == 0:
         raise PairsError(f"{path.name} has no rows; expected one row a pair")
-    found = _find(table.cells, columns or Columns(), path)
+    told = (
+        () if segments is None else tuple(name for name in segments.names if name in table.cells.column_names)
+    )
+    found = _find(table.cells.drop_columns(list(told)), columns or Columns(), path)
     cells = table.cells.select([found.user, found.key, found.value]).rename_columns(list(COLUMNS))
     rows = _Rows.of(cells, found, path, skip=skip)
     owners, codes, values, first = rows.combined(combine)
@@ -157,7 +167,14 @@ def read_file(
         value_range=(low, high),
     )
     return Reading(
-        population=replace(people, repeated_rows=rows.n_repeated, user_names=rows.user_names),
+        population=replace(
+            people,
+            repeated_rows=rows.n_repeated,
+            user_names=rows.user_names,
+            labels=None
+            if segments is None
+            else rows.labels(segments, {name: table.cells[name] for name in told}),
+        ),
         values=values,
         form=table.form,
         columns=found,
@@ -165,6 +182,7 @@ def read_file(
         combine=combine,
         skipped=rows.skipped,
         clamped=int(outside.sum()),
+        unlabelled=() if segments is None else tuple(name for name in segments.names if name not in told),
     )
 
 
@@ -231,6 +249,10 @@ class _Rows:
     user_names: Any
     names: list[str]
     skipped: Mapping[str, int]
+    owners: Ints
+    """The user of every row that was not left out, those of people who hold nothing as well."""
+    kept: NDArray[np.bool_]
+    """Which rows of the file those are."""
 
     @classmethod
     def of(cls, cells: Any, columns: Columns, path: Path, *, skip: bool) -> _Rows:
@@ -264,7 +286,14 @@ class _Rows:
             user_names=user_names,
             names=[str(name) for name in key_names.tolist()],
             skipped=counts,
+            owners=user_codes,
+            kept=~left_out,
         )
+
+    def labels(self, segments: Segments, columns: Mapping[str, Any]) -> NDArray[np.uint8]:
+        """Everybody's labels, from columns of the file by attribute."""
+        said = {name: column.filter(pa.array(self.kept)) for name, column in columns.items()}
+        return labels_of(segments, self.owners, said, self.user_names.size)
 
     @property
     def n_repeated(self) -> int:

@@ -37,6 +37,8 @@ class Population:
     repeated_rows: int = 0
     user_names: NDArray[Any] | None = None
     """Who they are, where a file says so."""
+    labels: NDArray[np.uint8] | None = None
+    """Everybody's label of each attribute, a row each, where users are told apart (`keyveil.segments`)."""
 
     @classmethod
     def from_pairs(
@@ -135,6 +137,7 @@ class Population:
             codes=self.codes[pairs],
             values=self.values[pairs],
             user_names=None if self.user_names is None else self.user_names[users],
+            labels=None if self.labels is None else self.labels[users],
         )
 
     def restrict(self, keys: Ints) -> Population:
@@ -151,7 +154,7 @@ class Population:
             names=[self.names[key] for key in keys],
             value_range=self.value_range,
         )
-        return replace(made, user_names=self.user_names)
+        return replace(made, user_names=self.user_names, labels=self.labels)
 
     def keep_pairs(self, pairs: int, rng: np.random.Generator) -> Population:
         """All users, with at most so many of their pairs, drawn at random."""

@@ -7,7 +7,7 @@ a cohort is cheaper than hashing them for each block.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import singledispatch
 from itertools import islice
@@ -41,7 +41,6 @@ from keyveil.report import (
     PLUS,
     REPORT_ID_BYTES,
     Envelope,
-    Layout,
     Row,
     Symbol,
     public_word,
@@ -51,7 +50,7 @@ from keyveil.tally.bits import count_bits, count_subsets
 from keyveil.tally.dither import bins_of, rows_of
 from keyveil.tally.hashing import dithered_supports, signed_supports, supports
 from keyveil.tally.payloads import Ints, Mask, Payloads
-from keyveil.tally.tally import Counts, Tally
+from keyveil.tally.tally import Counts, Segment, Tally
 
 # Reports taken from an iterator at once: 6 MB at 6,000 keys.
 _BLOCK = 4096
@@ -87,9 +86,18 @@ class Counter:
     1
     """
 
-    def __init__(self, mechanism: Mechanism, *, question: str, dither: int = UNDITHERED) -> None:
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        *,
+        question: str,
+        dither: int = UNDITHERED,
+        labels: Sequence[int] = (),
+    ) -> None:
         self.mechanism, self.question, self.dither = mechanism, question, dither
         self.n_reports = 0
+        self._labels = np.array(labels, dtype=np.uint8)
+        self._segments: dict[Segment, Counter] = {}
         self._cells: Cells | None = None
         self._undecoded: list[Ints] = []
         self._n_undecoded = 0
@@ -97,13 +105,39 @@ class Counter:
     @classmethod
     def of(cls, round: Round) -> Counter:
         """An empty one, for the answers to a round."""
-        return cls(round.mechanism, question=round.question, dither=round.dither)
+        return cls(round.mechanism, question=round.question, dither=round.dither, labels=round.labels)
 
     def add(self, payloads: Payloads, ids: Payloads | None = None) -> Mask:
         """Count the answers that decode; a mark for each that does not.
 
-        Where the round has a dither the ids that they came under say by which word each was rounded.
+        Where the round has a dither the ids that they came under say by which word each was rounded. Where
+        its reports carry labels they lie behind the answers, and each is counted for its segments, too.
         """
+        if not self._labels.size:
+            return self._count(payloads, ids)
+        length = self.mechanism.layout.n_bytes
+        labels = Payloads(
+            data=payloads.data, starts=payloads.starts + length, n_bytes=self._labels.size
+        ).matrix()
+        answers = replace(payloads, n_bytes=length)
+        bad: Mask = np.asarray((labels > self._labels).any(axis=1))
+        known = ~bad
+        bad[known] = self._count(answers.only(known), None if ids is None else ids.only(known))
+        for attribute, told in enumerate(labels.T):
+            for label in np.unique(told[~bad]).tolist():
+                here = ~bad & (told == label)
+                self._segment(attribute, label).add(
+                    answers.only(here), None if ids is None else ids.only(here)
+                )
+        return bad
+
+    def _segment(self, attribute: int, label: int) -> Counter:
+        if (attribute, label) not in self._segments:
+            own = Counter(self.mechanism, question=self.question, dither=self.dither)
+            self._segments[attribute, label] = own
+        return self._segments[attribute, label]
+
+    def _count(self, payloads: Payloads, ids: Payloads | None) -> Mask:
         bins = None
         if self.dither != UNDITHERED:
             if ids is None:
@@ -140,7 +174,8 @@ class Counter:
                 if self.dither == UNDITHERED
                 else count_apart(self.mechanism, none, nowhere)
             ).cells
-        return Tally.of(question=self.question, n_reports=self.n_reports, **self._cells)
+        whole = Tally.of(question=self.question, n_reports=self.n_reports, **self._cells)
+        return whole.with_segments({name: part.tally() for name, part in self._segments.items()})
 
     def undecoded(self) -> Tally:
         """The same, but hashed answers may stay undecoded, counted in a cell of their own."""
@@ -153,7 +188,8 @@ class Counter:
         layout = self.mechanism.layout
         assert isinstance(layout, Symbol)
         counts = np.bincount(np.concatenate(self._undecoded), minlength=self.dither * layout.size)
-        return Tally.of(question=self.question, n_reports=self.n_reports, **{UNDECODED: counts})
+        whole = Tally.of(question=self.question, n_reports=self.n_reports, **{UNDECODED: counts})
+        return whole.with_segments({name: part.undecoded() for name, part in self._segments.items()})
 
     def _decode(self) -> None:
         if self._undecoded:
@@ -168,6 +204,9 @@ class Counter:
 
 def decode(mechanism: Mechanism, tally: Tally) -> Tally:
     """What a tally says of every key, where some answers are still undecoded."""
+    if tally.segments:
+        parts = {segment: decode(mechanism, part) for segment, part in tally.segments.items()}
+        return decode(mechanism, tally.whole).with_segments(parts)
     undecoded = tally.cells.get(UNDECODED)
     if undecoded is None:
         return tally
@@ -197,35 +236,31 @@ def tally_reports(round: Round, reports: Iterable[bytes]) -> Tally:
     )
     for block in _blocks(checked):
         payloads, ids = zip(*block, strict=True)
-        _add_all(counter, payloads, Payloads.of(ids, REPORT_ID_BYTES))
+        packed = even(round.payload_bytes, round.read, payloads)
+        refuse_first(round.read, packed, counter.add(packed, Payloads.of(ids, REPORT_ID_BYTES)))
     return counter.tally()
 
 
 def count(mechanism: Mechanism, payloads: Sequence[bytes], *, question: str) -> Tally:
     """The tally of answers in their byte form; refuses the first that does not decode."""
-    counter = Counter(mechanism, question=question)
-    _add_all(counter, payloads)
+    counter, layout = Counter(mechanism, question=question), mechanism.layout
+    packed = even(layout.n_bytes, layout.decode, payloads)
+    refuse_first(layout.decode, packed, counter.add(packed))
     return counter.tally()
 
 
-def _add_all(counter: Counter, block: Sequence[bytes], ids: Payloads | None = None) -> None:
-    packed = even(counter.mechanism.layout, block)
-    refuse_first(counter.mechanism.layout, packed, counter.add(packed, ids))
-
-
-def even(layout: Layout, block: Sequence[bytes]) -> Payloads:
-    """Answers that have the length of a layout; refuses the first that has not."""
-    n_bytes = layout.n_bytes
+def even(n_bytes: int, read: Callable[[bytes], object], block: Sequence[bytes]) -> Payloads:
+    """Answers of one length; the first of another is refused by whoever reads it."""
     for payload in block:
         if len(payload) != n_bytes:
-            layout.decode(payload)
+            read(payload)
     return Payloads.of(block, n_bytes)
 
 
-def refuse_first(layout: Layout, payloads: Payloads, bad: Mask) -> None:
-    """Refuse the first of the marked answers, if there is one."""
+def refuse_first(read: Callable[[bytes], object], payloads: Payloads, bad: Mask) -> None:
+    """Let whoever reads answers refuse the first of those that are marked, if there is one."""
     if bad.any():
-        layout.decode(payloads[int(bad.argmax())])
+        read(payloads[int(bad.argmax())])
 
 
 # --- one way a shape ---
@@ -400,7 +435,7 @@ def check_report(round: Round, report: bytes, position: int) -> bytes:
             f"report {position} answers round {envelope.round}, this is round {round.number}",
         )
     if mechanism.public_word is not None:
-        answer = mechanism.layout.decode(envelope.payload)
+        answer, _ = round.read(envelope.payload)
         if not mechanism.follows(answer, public_word(round.tag, round.number, envelope.report_id)):
             raise ReportRejected(
                 Refusal.WRONG_COHORT, f"report {position} tells an index or a hash that its id does not give"

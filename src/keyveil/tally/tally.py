@@ -8,14 +8,18 @@ business; mechanisms that answer about signs share three, each with one number a
 
 Where values are rounded by a public dither these have a row for each of its bins (`tally.dither`), and one
 column of `asked` where every report could speak of every key; `plus`, `minus` and `asked` are the sums.
+
+Where reports carry clear labels there is a tally of every segment that anybody named, beside that of all:
+those of an attribute add up to the whole, integer for integer.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +28,8 @@ from keyveil.domain import UNDITHERED
 from keyveil.errors import TallyError
 
 Counts = NDArray[np.int64]
+# An attribute's place, and a label of it.
+Segment = tuple[int, int]
 
 # Axes of counts that are kept apart by the dither's bins.
 _BINNED = 2
@@ -42,6 +48,8 @@ class Tally:
     question: str
     n_reports: int
     cells: Mapping[str, Counts]
+    segments: Mapping[Segment, Tally] = field(default_factory=lambda: MappingProxyType({}))
+    """The reports of each segment that has any, in order; empty where reports carry no clear labels."""
 
     @classmethod
     def of(cls, *, question: str, n_reports: int, **cells: ArrayLike) -> Tally:
@@ -57,23 +65,51 @@ class Tally:
         """The tally that `to_json` wrote; anything else is refused."""
         try:
             fields = json.loads(text)
-            question, n_reports, cells = fields["question"], fields["n_reports"], fields["cells"]
-            counts = {str(name): np.array(numbers) for name, numbers in cells.items()}
+            question, whole = fields["question"], _read(fields["question"], fields)
+            parts = {
+                (attribute, label): _read(question, said)
+                for attribute, label, said in fields.get("segments", ())
+            }
         except (ValueError, KeyError, TypeError, AttributeError):
             raise TallyError("expected a tally as JSON: question, n_reports and cells") from None
-        whole = all(array.dtype == np.int64 and (array >= 0).all() for array in counts.values())
-        if not isinstance(question, str) or type(n_reports) is not int or n_reports < 0 or not whole:
-            raise TallyError("the cells of a tally must be whole numbers from 0 upwards")
-        return cls.of(question=question, n_reports=n_reports, **counts)
+        if not all(type(place) is int and place >= 0 for segment in parts for place in segment):
+            raise TallyError("a segment is named by two whole numbers, its attribute's place and its label")
+        return whole.with_segments(parts)
 
     def to_json(self) -> str:
-        """Question, number of reports, cells.
+        """Question, number of reports, cells; and those of each segment, where there are any.
 
         >>> Tally.of(question="q", n_reports=1, plus=[1, 0]).to_json()
         '{"question": "q", "n_reports": 1, "cells": {"plus": [1, 0]}}'
         """
-        cells = {name: counts.tolist() for name, counts in self.cells.items()}
-        return json.dumps({"question": self.question, "n_reports": self.n_reports, "cells": cells})
+        said = {"question": self.question, **_said(self)}
+        if self.segments:
+            said["segments"] = [[*segment, _said(part)] for segment, part in self.segments.items()]
+        return json.dumps(said)
+
+    def with_segments(self, parts: Mapping[Segment, Tally]) -> Tally:
+        """The same beside the tallies of segments; those without a report are left out.
+
+        >>> one = Tally.of(question="q", n_reports=1, plus=[1])
+        >>> list(one.with_segments({(0, 2): one, (0, 1): Tally.of(question="q", n_reports=0)}).segments)
+        [(0, 2)]
+        """
+        named = {segment: parts[segment] for segment in sorted(parts) if parts[segment].n_reports}
+        return replace(self, segments=MappingProxyType(named))
+
+    @property
+    def whole(self) -> Tally:
+        """The same without the tallies of segments."""
+        return replace(self, segments=MappingProxyType({})) if self.segments else self
+
+    def unsettled(self) -> list[int]:
+        """The attributes whose segments do not add up to the whole; empty in every tally of reports."""
+        wrong = []
+        for attribute in sorted({attribute for attribute, _ in self.segments}):
+            parts = [part for (at, _), part in self.segments.items() if at == attribute]
+            if sum(parts[1:], start=parts[0]) != self.whole:
+                wrong.append(attribute)
+        return wrong
 
     @property
     def plus(self) -> Counts:
@@ -135,11 +171,15 @@ class Tally:
             )
         if self._shapes() != other._shapes():
             raise TallyError(f"tallies of different cells do not add: {self._shapes()} and {other._shapes()}")
-        return Tally.of(
+        added = Tally.of(
             question=self.question,
             n_reports=self.n_reports + other.n_reports,
             **{name: counts + other.cells[name] for name, counts in self.cells.items()},
         )
+        parts = dict(self.segments)
+        for segment, part in other.segments.items():
+            parts[segment] = parts[segment] + part if segment in parts else part
+        return added.with_segments(parts) if parts else added
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -147,10 +187,25 @@ class Tally:
             and (self.question, self.n_reports) == (other.question, other.n_reports)
             and self._shapes() == other._shapes()
             and all(np.array_equal(counts, other.cells[name]) for name, counts in self.cells.items())
+            and dict(self.segments) == dict(other.segments)
         )
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: counts.shape for name, counts in self.cells.items()}
+
+
+def _said(tally: Tally) -> dict[str, Any]:
+    cells = {name: counts.tolist() for name, counts in tally.cells.items()}
+    return {"n_reports": tally.n_reports, "cells": cells}
+
+
+def _read(question: object, said: Mapping[str, Any]) -> Tally:
+    n_reports = said["n_reports"]
+    counts = {str(name): np.array(numbers) for name, numbers in said["cells"].items()}
+    whole = all(array.dtype == np.int64 and (array >= 0).all() for array in counts.values())
+    if not isinstance(question, str) or type(n_reports) is not int or n_reports < 0 or not whole:
+        raise TallyError("the cells of a tally must be whole numbers from 0 upwards")
+    return Tally.of(question=question, n_reports=n_reports, **counts)
 
 
 def _pooled(counts: Counts) -> Counts:

@@ -68,7 +68,7 @@ def trace(mechanism: Mechanism, payloads: Sequence[bytes], *, question: str) -> 
 
 def decode_many(layout: Layout, payloads: Sequence[bytes]) -> Answers:
     """Every answer as numbers, or a refusal of the first that is none."""
-    packed = even(layout, payloads)
+    packed = even(layout.n_bytes, layout.decode, payloads)
     answers: Answers
     if isinstance(layout, Trits):
         places, bad = np.arange(layout.length), count_bits(layout, packed)[1]
@@ -80,7 +80,7 @@ def decode_many(layout: Layout, payloads: Sequence[bytes]) -> Answers:
         bad |= answers.sum(axis=1) != layout.chosen
     else:
         answers, bad = read_symbols(layout, packed)
-    refuse_first(layout, packed, bad)
+    refuse_first(layout.decode, packed, bad)
     return answers
 
 

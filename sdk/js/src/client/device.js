@@ -8,6 +8,7 @@
  *     enable() disable() status() explain(held)
  */
 import { readDescription, readView, readWave } from "../descriptions/round.js";
+import { clearLabels } from "../descriptions/segments.js";
 import { answersIn, answerTo, countedWith, routeOf, unitsInAll, unitsSince, unitsSpent } from "../ledgers/states.js";
 import { fromHex, randomBytes } from "../numerics/bytes.js";
 import { toFloat } from "../numerics/exact.js";
@@ -244,15 +245,19 @@ export class Device {
    */
   explain(held) {
     return outcomeOf(async () => {
-      const { id, number, campaign } = this.#round;
+      const { id, number, campaign, mechanism } = this.#round;
       readRecord(this.#round, held);
       const [status, bytes, secret] = await transact(
         this.#options,
         (state) => /** @type {const} */ ([this.#statusIn(state), answerTo(state, id, number)?.bytes, state.secret]),
       );
-      const sent = bytes ? fromHex(bytes).subarray(HEADER_BYTES) : null;
+      const payload = bytes ? fromHex(bytes).subarray(HEADER_BYTES) : null;
+      const sent = payload && payload.subarray(0, mechanism.layout.nBytes);
+      const labels = payload
+        ? [...payload.subarray(mechanism.layout.nBytes)]
+        : clearLabels(campaign.segments, this.#options.segments);
       const panel = await panelIn(this.#round, secret);
-      return { text: tell({ campaign, panel, held, sent, price: this.price, status }) };
+      return { text: tell({ campaign, panel, held, sent, labels, price: this.price, status }) };
     });
   }
 

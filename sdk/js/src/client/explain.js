@@ -4,6 +4,7 @@
  * Somebody who thinks a thing as likely as not, and then sees a report that is `ratio` times as likely if the thing
  * is true, thinks it true with ratio / (1 + ratio); the ratio never exceeds exp(epsilon).
  */
+import { wordsOf } from "../descriptions/segments.js";
 import { toHex } from "../numerics/bytes.js";
 
 /** @import { Campaign, Held, Status } from "../../index.d.ts" */
@@ -17,17 +18,19 @@ const SHOWN = 5;
  * @property {Campaign} campaign
  * @property {number[] | null} panel the waves that this device answers, where the campaign is one
  * @property {Held} held
- * @property {Uint8Array | null} sent
+ * @property {Uint8Array | null} sent the answer, as it was sent
+ * @property {number[]} labels what was told in the clear beside it, or will be
  * @property {number} price
  * @property {Status} status
  *
  * @param {Story} told
  */
-export function tell({ campaign, panel, held, sent, price, status }) {
+export function tell({ campaign, panel, held, sent, labels, price, status }) {
   return [
     asked(campaign),
     truth(campaign, held),
     said(sent, isAsked(campaign, panel)),
+    ...told(campaign, labels, sent ? "The report says" : "A report says"),
     ...went(status),
     ...often(campaign, panel),
     `One answer to this round moves no guess further than from 50 % to ${after(price)}.`,
@@ -103,6 +106,19 @@ function said(sent, isAskedHere) {
   if (!sent) return isAskedHere ? "Sent: nothing yet." : "Sent: nothing; this wave asks other devices.";
   const shown = `${toHex(sent.subarray(0, 8))}${sent.length > 8 ? "..." : ""}`;
   return `Sent: ${sent.length} noised bytes (${shown}), the same number for everybody; asked again, the same bytes.`;
+}
+
+/**
+ * What a report tells without noise, where the campaign asks for that.
+ *
+ * @param {Campaign} campaign
+ * @param {readonly number[]} labels
+ * @param {string} says
+ */
+function told({ segments }, labels, says) {
+  if (segments === null || labels.length === 0) return [];
+  const words = wordsOf(segments, labels);
+  return [`${says} in the clear, without noise: ${words}. This is not private: whoever reads it knows.`];
 }
 
 const WAYS = {

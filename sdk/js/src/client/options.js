@@ -1,17 +1,19 @@
 /** What an application may set, with its defaults; what cannot be meant is refused before anything is read. */
+import { isObject } from "../checks.js";
 import { BrowserLedger, hasIndexedDb } from "../ledgers/browser.js";
 import { randomBytes } from "../numerics/bytes.js";
 import { refuse } from "../refusals.js";
 import { checkAddress, checkToken, ownFetch, TIMEOUT } from "./transport.js";
 
 /**
- * @import { Ledger, Options, Relay } from "../../index.d.ts"
+ * @import { Labels, Ledger, Options, Relay } from "../../index.d.ts"
  *
  * @typedef {object} Settled options as the device reads them
  * @property {string} [url]
  * @property {Relay} [relay]
  * @property {string} [token]
  * @property {Options["ids"]} [ids]
+ * @property {Labels} segments
  * @property {Ledger} ledger
  * @property {number} campaignCap
  * @property {number} lifetimeCap
@@ -29,6 +31,7 @@ import { checkAddress, checkToken, ownFetch, TIMEOUT } from "./transport.js";
  */
 
 const DEFAULTS = {
+  segments: {},
   campaignCap: 4,
   lifetimeCap: 16,
   yearlyCap: null,
@@ -61,10 +64,23 @@ export function settled(options) {
   ]) {
     if (!(typeof cap === "number" && 0 < cap && cap < Infinity)) throw new TypeError("a cap is a positive number");
   }
+  checkSegments(chosen.segments);
   if (chosen.url !== undefined) checkAddress(chosen.url);
   checkToken(chosen.token);
   return { ...chosen, ledger: chosen.ledger ?? ownLedger() };
 }
+
+/**
+ * Refuses what maps no names of attributes to texts; a value that is not known may be null.
+ *
+ * @param {unknown} segments
+ */
+function checkSegments(segments) {
+  const isRight = isObject(segments) && Object.values(segments).every((value) => value == null || isText(value));
+  if (!isRight) throw new TypeError('segments map names of attributes to texts, such as { platform: "ios" }');
+}
+
+const isText = (/** @type {unknown} */ value) => typeof value === "string";
 
 /** The browser's ledger where there is one; Node is told where its file is. */
 function ownLedger() {

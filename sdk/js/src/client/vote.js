@@ -4,6 +4,7 @@
  * Asked again, with whatever record, the kept bytes are repeated and the record is not read. The price, the pin of the
  * description and the bytes are written down in one transaction, before anybody sees them. Nothing here sends.
  */
+import { clearLabels } from "../descriptions/segments.js";
 import { panelOf } from "../descriptions/series.js";
 import { answerTo, enqueue, joinSeries, unitsInAll, unitsSince, unitsSpent } from "../ledgers/states.js";
 import { fromHex, hmac, toHex, toUtf8 } from "../numerics/bytes.js";
@@ -183,7 +184,8 @@ export class Vote {
     const record = readRecord(this.#round, held);
     const reading = new Reading(campaign, held);
     const words = this.#options.entropy(8 * mechanism.nWords);
-    const bytes = toHex(writeReport(this.#round, record, words, reportId, word));
+    const labels = clearLabels(campaign.segments, this.#options.segments);
+    const bytes = toHex(writeReport(this.#round, record, words, reportId, word, labels));
     const units = String(price);
     state.answers.push({ campaign: id, round: number, pin, units, at: state.latest, bytes, sealed: null });
     if (series !== null && campaign.series) {

@@ -6,10 +6,12 @@
 import { demand, isObject, isWhole, parsed, placesOf } from "../checks.js";
 import { toUtf8 } from "../numerics/bytes.js";
 import { isDither } from "../dither.js";
+import { isSegments, segmentsOf } from "./segments.js";
 import { endingOf, isSeries, wholeOf } from "./series.js";
 
 /**
  * @import { Campaign } from "../../index.d.ts"
+ * @import { SegmentsText } from "./segments.js"
  * @import { SeriesText } from "./series.js"
  *
  * @typedef {object} CampaignText what the text says, of which a device reads these fields
@@ -29,6 +31,7 @@ import { endingOf, isSeries, wholeOf } from "./series.js";
  * @property {number} [delta]
  * @property {number} [honest]
  * @property {SeriesText} [series]
+ * @property {SegmentsText} [segments]
  * @property {string} owner
  * @property {string} purpose
  * @property {string} expires
@@ -56,7 +59,7 @@ const WANTS = ["frequency", "mean", "distribution", "both"];
 
 // Half a character, as it is or escaped; a canonical text escapes no whole one.
 const HALF = /\p{Cs}|(?:^|[^\\])(?:\\\\)*\\ud/u;
-const DEEPEST = 2;
+const DEEPEST = 3;
 
 /** @type {(value: unknown) => value is string} */
 const isText = (value) => typeof value === "string";
@@ -110,6 +113,8 @@ const OPTIONAL = {
   honest: (value) => isNumber(value) && 0 < value && value <= 1,
   // What is asked once says nothing of a series.
   series: isSeries,
+  // What tells nobody apart says nothing of segments.
+  segments: isSegments,
 };
 const RULES = { ...REQUIRED, ...OPTIONAL };
 
@@ -167,6 +172,7 @@ export function readCampaign(text) {
     issuesIds: fields.ids === "issued",
     relay: fields.relay ?? "none",
     series,
+    segments: fields.segments === undefined ? null : segmentsOf(fields.segments),
     end: Math.min(endOf(expires) ?? Infinity, fields.series ? endingOf(fields.series) : Infinity),
     oneIn: ONE_IN.get(fields.mechanism.split(":")[0]) ?? 1,
   };
@@ -233,13 +239,21 @@ function canonicalCampaign(said) {
     honest: floatText,
     rho: floatText,
     value_range: (/** @type {number[]} */ ends) => `[${ends.map(floatText).join()}]`,
-    series: (/** @type {object} */ series) => JSON.stringify(Object.fromEntries(Object.entries(series).sort())),
+    series: sortedText,
+    segments: sortedText,
   };
   const fields = Object.keys(said)
     .sort()
     .map((name) => `"${name}":${(floats[name] ?? JSON.stringify)(said[name])}`);
   return `{${fields.join()}}`;
 }
+
+/**
+ * A table of a campaign's text: its fields sorted by their names, none of which has a letter before the comma.
+ *
+ * @param {object} table
+ */
+const sortedText = (table) => JSON.stringify(Object.fromEntries(Object.entries(table).sort()));
 
 /**
  * A float as Python writes it: the same digits as here, with ".0" behind a whole number and exponents of its own.

@@ -11,6 +11,7 @@ import { parseFraction } from "../numerics/exact.js";
 import { refuse } from "../refusals.js";
 import { isDither, UNDITHERED } from "../dither.js";
 import { readCampaign, readText } from "./campaign.js";
+import { clearSizes } from "./segments.js";
 
 /**
  * @import { Campaign, Mechanism, Round } from "../../index.d.ts"
@@ -22,6 +23,7 @@ const FIELDS = ["format", "campaign", "number", "purpose", "protocol", "group", 
 const FORMATS = new Map([
   ["keyveil-round/1", FIELDS],
   ["keyveil-round/2", [...FIELDS, "dither"]],
+  ["keyveil-round/3", [...FIELDS, "dither", "labels"]],
 ]);
 const PURPOSE = /^[\x20-\x7e]{0,200}$/;
 const PROTOCOL = /^[a-z0-9-]{1,40}\/[1-9][0-9]{0,4}$/;
@@ -118,22 +120,39 @@ async function readRound(said, { campaign, series, digest }) {
   const asked = readKeys(said.keys, campaign.names.length);
   const mechanism = mechanismOf(said.mechanism, asked?.size ?? campaign.names.length);
   const dither = readDither(said, mechanism);
+  const labels = readLabels(said, campaign);
   const id = toHex(digest);
   const pin = toHex(await sha256(toUtf8(canonical({ ...said, campaign: id }))));
   const tag = digest.slice(0, 16);
-  return { id, tag, number, campaign, series, group, asked, mechanism, dither, price: mechanism.price, pin };
+  return { id, tag, number, campaign, series, group, asked, mechanism, dither, labels, price: mechanism.price, pin };
 }
 
 /**
- * In how many bins reports are counted by the word that rounds their values; whoever says it says that there is one.
+ * In how many bins reports are counted by the word that rounds their values; whoever says it says that there is one,
+ * but for a round with labels, which always says.
  *
  * @param {Record<string, unknown>} said
  * @param {Mechanism} mechanism
  */
 function readDither(said, mechanism) {
-  if (!Object.hasOwn(said, "dither")) return UNDITHERED;
+  const isUnsaid = !Object.hasOwn(said, "dither");
+  if (isUnsaid || (Object.hasOwn(said, "labels") && said.dither === UNDITHERED)) return UNDITHERED;
   demand(isDither(said.dither) && mechanism.tellsSigns === true);
   return said.dither;
+}
+
+/**
+ * How many values each attribute declares whose label a report carries: what the campaign says, or a refusal.
+ *
+ * @param {Record<string, unknown>} said
+ * @param {Campaign} campaign
+ * @returns {readonly number[]}
+ */
+function readLabels(said, { segments }) {
+  const sizes = clearSizes(segments);
+  const labels = Object.hasOwn(said, "labels") ? said.labels : [];
+  demand(Array.isArray(labels) && labels.length === sizes.length && sizes.every((size, at) => labels[at] === size));
+  return sizes;
 }
 
 /**

@@ -167,7 +167,8 @@ export function readFrames(bytes, { largest = 1 << 20, most = 1 << 16 } = {}) {
 }
 
 /**
- * One report; `bytes` are the random words and `word` is the public word of the report's id (`publicWord`).
+ * One report; `bytes` are the random words and `word` is the public word of the report's id (`publicWord`). The labels
+ * lie behind the answer, a byte each, and change nothing about it.
  *
  * The public word takes its place among the words where a mechanism has one.
  *
@@ -176,14 +177,15 @@ export function readFrames(bytes, { largest = 1 << 20, most = 1 << 16 } = {}) {
  * @param {Uint8Array} bytes
  * @param {Uint8Array} reportId
  * @param {bigint} word
+ * @param {readonly number[]} labels
  */
-export function writeReport(round, record, bytes, reportId, word) {
+export function writeReport(round, record, bytes, reportId, word, labels) {
   const { mechanism, tag, number } = round;
   if (bytes.length !== 8 * mechanism.nWords) throw new RangeError(`expected ${mechanism.nWords} words`);
   const words = new Words(bytes.slice());
   if (mechanism.publicWord !== undefined) words.view.setBigUint64(8 * mechanism.publicWord, word, true);
   const payload = mechanism.layout.encode(mechanism.perturb(roundedFor(round, record, reportId), words));
-  return concat([header(tag, number, reportId), payload]);
+  return concat([header(tag, number, reportId), payload, Uint8Array.from(labels)]);
 }
 
 /**
@@ -193,9 +195,10 @@ export function writeReport(round, record, bytes, reportId, word) {
  * @param {Pair[]} record
  * @param {Uint8Array} bytes
  * @param {Uint8Array} reportId
+ * @param {readonly number[]} [labels] the user's label of each attribute: "other" if none are said
  */
-export async function makeReport(round, record, bytes, reportId) {
-  return writeReport(round, record, bytes, reportId, await publicWord(round.tag, round.number, reportId));
+export async function makeReport(round, record, bytes, reportId, labels = round.labels.map(() => 0)) {
+  return writeReport(round, record, bytes, reportId, await publicWord(round.tag, round.number, reportId), labels);
 }
 
 /**
@@ -209,10 +212,25 @@ export async function checkReport(round, bytes) {
   const { campaign: tag, round: number, report_id, payload } = readReport(bytes);
   if (toHex(tag) !== toHex(round.tag)) refuse("wrong-campaign", "the report answers another campaign");
   if (number !== round.number) refuse("wrong-round", `the report answers round ${number}`);
-  const { mechanism } = round;
-  const answer = mechanism.layout.decode(payload);
+  const { mechanism, labels } = round;
+  const end = labels.length ? mechanism.layout.nBytes : payload.length;
+  const answer = mechanism.layout.decode(payload.subarray(0, end));
+  requireLabels(payload.subarray(end), labels);
   if (mechanism.follows && !mechanism.follows(answer, await publicWord(tag, number, report_id))) {
     refuse("wrong-cohort", "the report tells an index or a hash that its id does not give");
   }
   return answer;
+}
+
+/**
+ * Refuses labels that nobody declared.
+ *
+ * @param {Uint8Array} told
+ * @param {readonly number[]} sizes
+ */
+function requireLabels(told, sizes) {
+  if (told.length !== sizes.length) refuse("wrong-length", `expected ${sizes.length} labels, got ${told.length}`);
+  if (!sizes.every((size, place) => told[place] <= size)) {
+    refuse("not-canonical", "a label names a segment that nobody declared");
+  }
 }

@@ -207,6 +207,9 @@ class Examination(Message, frozen=True):
     suspects: list[str]
     """Keys that the tests which raise the alarm point at."""
     tests: list[Oddity]
+    segments: list[Oddity]
+    """By how much each clear segment differs from the others of its attribute, attribute by attribute, the
+    oddest first. They may do so honestly, so none of them raises the alarm."""
     damaged_blocks: int
 
 

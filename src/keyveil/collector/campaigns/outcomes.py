@@ -130,6 +130,10 @@ class Outcomes:
                 self._cached[version] = found
         return found
 
+    def version(self, id: str) -> OutcomeVersion:
+        """How far a campaign is that can be read."""
+        return self._look(id, None)[1]
+
     def _look(self, id: str, estimator: str | None) -> tuple[StoredCampaign, OutcomeVersion]:
         """A campaign that can be read, and how far it is."""
         known = self._context.known(id)

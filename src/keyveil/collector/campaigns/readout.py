@@ -7,15 +7,17 @@ import threading
 from dataclasses import replace
 
 from keyveil.audit import CentralLoss, SeenRound, central_loss
+from keyveil.breakdowns import Breakdowns, break_down
 from keyveil.collector.campaigns.context import Context, find_round
 from keyveil.collector.campaigns.outcomes import FoundOutcome, Outcomes, OutcomeVersion
 from keyveil.collector.problems import Problem
 from keyveil.collector.store import TallyRow
 from keyveil.collector.store.base import BatchRow
+from keyveil.dashboard.breakdowns import make_columns, pack_columns
 from keyveil.dashboard.privacy import central_fields
 from keyveil.dashboard.reach import Reach, reach
 from keyveil.dashboard.results import make_results, pack
-from keyveil.errors import MechanismError
+from keyveil.errors import CampaignError, MechanismError, ProtocolError
 from keyveil.release import Release, release_found
 from keyveil.rounds import Round
 from keyveil.tally import Tally
@@ -39,6 +41,7 @@ class ReadOut:
         self._context, self._outcomes = context, outcomes
         self._lock = threading.Lock()
         self._packed: dict[tuple[OutcomeVersion, str], bytes] = {}
+        self._columns: dict[tuple[OutcomeVersion, str, tuple[str, ...]], bytes] = {}
         self._central: dict[str, tuple[tuple[SeenRound, ...], CentralLoss]] = {}
 
     def tally(self, id: str, number: int) -> Tally:
@@ -58,6 +61,39 @@ class ReadOut:
             made = replace(made, metadata={**made.metadata, "central": central_fields(central)})
         # The last word is what anybody recomputes from the reports; what comes before it says so.
         return replace(made, metadata={**made.metadata, "state": "interim"}) if is_open else made, is_open
+
+    def breakdowns(self, id: str, *, post: str, by: tuple[str, ...]) -> tuple[Breakdowns, bool]:
+        """What the campaign found of its segments, and whether more reports may still come."""
+        version = self._outcomes.version(id)
+        if not any(version.counts):
+            raise Problem("no-reports")
+        known = self._context.known(id)
+        with self._context.store.read() as tx:
+            history = self._context.cache.history(tx, known, tx.rounds(known.no))
+        try:
+            made = break_down(known.campaign, history, by=by, post=post)
+        except CampaignError as error:
+            raise Problem("bad-request", str(error)) from None
+        except MechanismError as error:
+            raise Problem("unknown-step", str(error)) from None
+        except ProtocolError as error:
+            raise Problem("rounds-left", str(error)) from None
+        if version.is_open:
+            made = replace(made, metadata={**made.metadata, "state": "interim"})
+        return made, version.is_open
+
+    def breakdown_columns(self, id: str, *, post: str, by: tuple[str, ...]) -> bytes:
+        """The same by columns as the dashboard shows it, packed."""
+        name = self._outcomes.version(id), post, by
+        packed = self._columns.get(name)
+        if packed is None:
+            made, is_open = self.breakdowns(id, post=post, by=by)
+            packed = pack_columns(make_columns(self._context.known(id).campaign, made, is_open=is_open))
+            with self._lock:
+                while len(self._columns) >= _MOST_CACHED:
+                    del self._columns[next(iter(self._columns))]
+                self._columns[name] = packed
+        return packed
 
     def central(self, id: str) -> CentralLoss | None:
         """What the collector can tell of one person, by the batches that came; None where none may come."""
@@ -113,7 +149,7 @@ def make_release(found: FoundOutcome, post: str) -> Release:
     return made if estimator is None else replace(made, metadata={**made.metadata, "estimator": estimator})
 
 
-def write_release(release: Release | SeriesRelease, form: str) -> bytes:
+def write_release(release: Release | SeriesRelease | Breakdowns, form: str) -> bytes:
     """A release in one of `RELEASE_TYPES`."""
     if form == "json":
         return release.to_json().encode()

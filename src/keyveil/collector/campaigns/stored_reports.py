@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import BinaryIO
 
 import numpy as np
@@ -19,7 +20,8 @@ from keyveil.collector.problems import Problem
 from keyveil.collector.store import ReportBlock
 from keyveil.collector.store.base import IdSum
 from keyveil.errors import StoreError
-from keyveil.tally import tally_reports, trace
+from keyveil.segments import OTHER
+from keyveil.tally import Tally, tally_reports, trace
 
 REPORT_TYPES = {"frames": "application/octet-stream", "parquet": "application/vnd.apache.parquet"}
 
@@ -101,7 +103,7 @@ class StoredReports:
             tally = self._context.cache.tally(tx, known, number)
             total = trace(asked.mechanism, [], question=asked.question)
             for block in intact(lambda after: tx.blocks(known.no, number, after=after), broken.append):
-                packed = payloads(block)
+                packed = replace(payloads(block), n_bytes=asked.mechanism.layout.n_bytes)
                 answers = [packed[place] for place in range(len(packed))]
                 total += trace(asked.mechanism, answers, question=asked.question)
         for block in broken:
@@ -125,6 +127,7 @@ class StoredReports:
                 )
                 for each in verdict.findings
             ],
+            segments=list(_apart(known.campaign, tally)),
             damaged_blocks=len(broken),
         )
 
@@ -163,3 +166,19 @@ def write_parquet(
     from keyveil.report.parquet import write_reports
 
     write_reports(out, (block.reports for block in blocks), campaign=campaign.id, round=round, length=length)
+
+
+def _apart(campaign: Campaign, tally: Tally) -> Iterator[Oddity]:
+    """Whether the segments of each attribute agree, those that differ most first."""
+    from keyveil.audit.reports import compare
+
+    attributes = () if campaign.segments is None else campaign.segments.attributes
+    for place, (name, values) in enumerate(attributes):
+        parts = {
+            f"{name} = {(OTHER, *values)[label]}": part
+            for (at, label), part in tally.segments.items()
+            if at == place
+        }
+        if len(parts) > 1:
+            findings = compare(parts).findings
+            yield from (Oddity(test=each.test, p=each.p, what=each.what, keys=[]) for each in findings)

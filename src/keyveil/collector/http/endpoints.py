@@ -23,6 +23,7 @@ from keyveil.collector.http import handlers, series_handlers
 from keyveil.collector.http.openapi import JSON
 from keyveil.collector.tokens import ADMINS, ANALYSTS, ANNOTATORS, DEVICES, MONITORS, OPERATORS, RELAYS, Role
 from keyveil.collector.writing.upload import FRAMED
+from keyveil.dashboard.breakdowns import BreakdownColumns
 from keyveil.dashboard.planning import PlanAnswer, PlanQuestion
 from keyveil.dashboard.privacy import Promise
 from keyveil.dashboard.reach import Reach
@@ -73,6 +74,8 @@ _CAMPAIGN = "/v1/campaigns/{campaign}"
 _ROUND = f"{_CAMPAIGN}/rounds/{{round}}"
 _SERIES = "/v1/series/{series}"
 _TEXT = {"type": "string", "maxLength": 80}
+# Names of attributes, with commas between them; all that a campaign declares where none is named.
+_ATTRIBUTES = {"type": "string", "maxLength": 200, "default": ""}
 _HTML = {"text/html": None}
 
 
@@ -336,7 +339,12 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         path=f"{_CAMPAIGN}/release",
         summary="What the campaign found, with 95 % intervals.",
         roles=ANALYSTS,
-        query={"format": _choice(*RELEASE_TYPES), "post": {**_TEXT, "default": READABLE}, "estimator": _TEXT},
+        query={
+            "format": _choice(*RELEASE_TYPES),
+            "post": {**_TEXT, "default": READABLE},
+            "estimator": _TEXT,
+            "by": _ATTRIBUTES,
+        },
         answers={kind: m.ReleaseDocument if kind == JSON else None for kind in RELEASE_TYPES.values()},
         problems=(
             "unknown-campaign",
@@ -624,6 +632,24 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             "unknown-campaign",
             "bad-request",
             "unknown-step",
+            "rounds-left",
+            "round-empty",
+            "campaign-damaged",
+        ),
+    ),
+    Endpoint(
+        handler=handlers.breakdowns,
+        method="GET",
+        path=f"{_CAMPAIGN}/breakdowns",
+        summary="What the campaign found of every segment whose label is told in the clear, by columns.",
+        roles=ANALYSTS,
+        query={"post": {**_TEXT, "default": "none"}, "by": _ATTRIBUTES},
+        answers={JSON: BreakdownColumns},
+        problems=(
+            "unknown-campaign",
+            "bad-request",
+            "unknown-step",
+            "no-reports",
             "rounds-left",
             "round-empty",
             "campaign-damaged",

@@ -241,8 +241,13 @@ async def export_reports(app: Application, asked: AdmittedRequest) -> Response:
 
 
 async def release(app: Application, asked: AdmittedRequest) -> Response:
-    """What the campaign found, as a file."""
+    """What the campaign found, of all or a segment a row, as a file."""
     form = asked.query["format"]
+    if by := _attributes(asked):
+        apart, is_open = await app.work(
+            app.collector.readout.breakdowns, asked.campaign, post=asked.query["post"], by=by
+        )
+        return release_file(await app.work(write_release, apart, form), form, is_open=is_open)
     made, is_open = await app.work(
         app.collector.readout.release,
         asked.campaign,
@@ -250,6 +255,11 @@ async def release(app: Application, asked: AdmittedRequest) -> Response:
         estimator=asked.query.get("estimator"),
     )
     return release_file(await app.work(write_release, made, form), form, is_open=is_open)
+
+
+def _attributes(asked: AdmittedRequest) -> tuple[str, ...]:
+    """The attributes that `by` names, with commas between them."""
+    return tuple(dict.fromkeys(filter(None, asked.query.get("by", "").split(","))))
 
 
 def release_file(written: bytes, form: str, *, is_open: bool) -> Response:
@@ -279,6 +289,22 @@ async def progress(app: Application, asked: AdmittedRequest) -> Response:
 async def results(app: Application, asked: AdmittedRequest) -> Response:
     """What the campaign found, as the dashboard shows it."""
     packed = await app.work(app.collector.readout.results, asked.campaign, post=asked.query["post"])
+    return await _packed(app, asked, packed)
+
+
+async def breakdowns(app: Application, asked: AdmittedRequest) -> Response:
+    """What the campaign found of its segments, by columns."""
+    packed = await app.work(
+        app.collector.readout.breakdown_columns,
+        asked.campaign,
+        post=asked.query["post"],
+        by=_attributes(asked),
+    )
+    return await _packed(app, asked, packed)
+
+
+async def _packed(app: Application, asked: AdmittedRequest, packed: bytes) -> Response:
+    """JSON that is kept packed; as it was for those who do not unpack."""
     headers = {"cache-control": "no-store", "vary": "accept-encoding"}
     if "gzip" in asked.request.headers.get("accept-encoding", ""):
         return Response(packed, media_type=JSON, headers=headers | {"content-encoding": "gzip"})

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from keyveil.collector.store.runs import IdHash, Ids
 
 # What `migrations` brings every older store to.
-SCHEMA = 7
+SCHEMA = 8
 
 
 class NotEmbeddedError(StoreError):

@@ -10,6 +10,7 @@
     5   the shared store has `recent_tallies`, what groups add to tallies; the embedded one is as it was
     6   `batch_parts` that relays forwarded, and `opening_keys` of what they carry
     7   `series` with their `waves`, `added_keys` and `annotations`
+    8   tallies hold those of segments as well, and places of counts in bins; the tables are as they were
 
 A store of schema 2 says "1" of itself too: its tables tell. All steps run in the transaction that writes
 the new number, so a store is of one schema or of another, whenever the process dies. What a step does
@@ -154,6 +155,10 @@ def _add_series(tx: SqlTransaction, *, number: str, real: str, serial: str) -> N
         tx._run(statement)
 
 
+def _count_alone(_: SqlTransaction) -> None:
+    """The number alone is new: both stores count the same schemas, and what was stored is read as it was."""
+
+
 # --- the embedded store ---
 
 
@@ -224,10 +229,6 @@ def _embedded_3_to_4(tx: SqlTransaction) -> None:
     _cut_into_runs(tx)
 
 
-def _embedded_4_to_5(_: SqlTransaction) -> None:
-    """The number alone is new: both stores count the same schemas."""
-
-
 def _embedded_5_to_6(tx: SqlTransaction) -> None:
     _add_relays(tx, number="integer", blob="blob", real="real", serial="integer primary key autoincrement")
 
@@ -286,9 +287,10 @@ EMBEDDED: Mapping[int, Step] = {
     1: _embedded_1_to_2,
     2: _embedded_2_to_3,
     3: _embedded_3_to_4,
-    4: _embedded_4_to_5,
+    4: _count_alone,
     5: _embedded_5_to_6,
     6: _embedded_6_to_7,
+    7: _count_alone,
 }
 SHARED: Mapping[int, Step] = {
     1: _shared_1_to_2,
@@ -297,4 +299,5 @@ SHARED: Mapping[int, Step] = {
     4: _shared_4_to_5,
     5: _shared_5_to_6,
     6: _shared_6_to_7,
+    7: _count_alone,
 }

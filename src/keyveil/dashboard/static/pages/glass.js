@@ -87,12 +87,15 @@ export async function draw({ content, params: { id }, signal }) {
     return;
   }
   const said = JSON.parse(view.campaign);
+  // What the visitor chooses to be; the device looks when it answers.
+  const told = {};
   let round;
   let device;
   try {
     const description = { ...view.round, campaign: view.campaign };
     round = await readDescription(description);
-    device = await Device.open(description, { url: location.origin, ledger: new BrowserLedger("keyveil-glass") });
+    const ledger = new BrowserLedger("keyveil-glass");
+    device = await Device.open(description, { url: location.origin, ledger, segments: told });
     if (device.price > round.campaign.epsilon) throw new Refused("over-promise");
   } catch (error) {
     content.append(
@@ -107,7 +110,7 @@ export async function draw({ content, params: { id }, signal }) {
     return;
   }
   content.append(
-    new Glass({ campaign, said, round, device, signal, isDemo: about.is_demo && Boolean(token.get()) }).node,
+    new Glass({ campaign, said, round, device, told, signal, isDemo: about.is_demo && Boolean(token.get()) }).node,
   );
 }
 
@@ -124,11 +127,12 @@ async function openCampaign(signal) {
 }
 
 class Glass {
-  constructor({ campaign, said, round, device, signal, isDemo }) {
+  constructor({ campaign, said, round, device, told, signal, isDemo }) {
     this.campaign = campaign;
     this.said = said;
     this.round = round;
     this.device = device;
+    this.told = told;
     this.signal = signal;
     this.names = round.campaign.names;
     const [low, high] = said.value_range;
@@ -196,11 +200,17 @@ class Glass {
               { class: "muted" },
               `${count(this.names.length - MOST_KEYS)} more keys are asked about; yours are empty there.`,
             ),
+          this.labels(),
           h(
             "p",
             { class: "agree" },
             this.agree,
-            h("label", { for: "agree" }, "I agree that one noised report is sent, once"),
+            h(
+              "label",
+              { for: "agree" },
+              "I agree that one noised report is sent, once",
+              this.round.labels.length > 0 && ", with what is chosen above, which is not noised",
+            ),
           ),
           h("p", { class: "buttons" }, this.send),
           this.budget,
@@ -289,6 +299,28 @@ class Glass {
     );
   }
 
+  /** What is told in the clear: a choice an attribute. */
+  labels() {
+    if (this.round.labels.length === 0) return null;
+    const choices = this.round.campaign.segments.attributes.map(({ name, values }, at) => {
+      const options = ["other", ...values].map((value) => h("option", { value }, nameNode(value)));
+      const select = h("select", { id: `told-${at}` }, options);
+      select.addEventListener("change", () => (this.told[name] = select.value));
+      return h("p", {}, h("label", { for: `told-${at}` }, nameNode(name)), select);
+    });
+    return h(
+      "fieldset",
+      { class: "held" },
+      h("legend", {}, "Told in the clear"),
+      h(
+        "p",
+        { class: "muted" },
+        "Your report says this beside the answer, without noise. It is not private: whoever reads the report knows it.",
+      ),
+      choices,
+    );
+  }
+
   held() {
     return Object.fromEntries(
       this.inputs
@@ -316,7 +348,7 @@ class Glass {
       this.sideBySide(held, bytes),
       explained.text
         .split("\n")
-        .slice(-2)
+        .filter((line, at, all) => at >= all.length - 2 || line.includes("in the clear"))
         .map((line) => h("p", {}, line)),
       h(
         "p",
@@ -338,7 +370,8 @@ class Glass {
   /** Truth beside the report, key by key where reports speak of every key. */
   sideBySide(held, report) {
     const { payload } = readReport(report);
-    const answer = this.round.mechanism.layout.decode(payload);
+    const { layout } = this.round.mechanism;
+    const answer = layout.decode(payload.subarray(0, layout.nBytes));
     const bits = h(
       "p",
       { class: "bits" },

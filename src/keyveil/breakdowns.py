@@ -1,0 +1,220 @@
+"""Breakdowns: what a campaign with clear segments found of each of them.
+
+A segment's numbers come from its own reports, by the estimator of the whole: nothing is borrowed from others,
+and intervals are as wide as so many reports make them. Where a method asks several rounds, what its small
+groups told (`Method.of_everybody`: how many pairs users hold, where means lie) is that of all users, because
+too few of a segment were asked; what most users told is the segment's own.
+
+A label is not private: whoever reads a report knows it. What is noised is what the segment's users hold.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from keyveil.domain import UNDITHERED
+from keyveil.errors import CampaignError, ProtocolError
+from keyveil.estimate import READABLE, Estimates
+from keyveil.methods import Method, find_method
+from keyveil.protocols import History, Round
+from keyveil.release import (
+    Release,
+    exact_epsilon,
+    needed,
+    release_found,
+    table_arrow,
+    table_csv,
+    table_rows,
+)
+from keyveil.segments import Segments
+from keyveil.tally import Tally, tally_reports
+from keyveil.tally.tally import Segment
+
+if TYPE_CHECKING:
+    from keyveil.campaign import Campaign
+
+# What a table says of a row before the release's own columns.
+ATTRIBUTE, SEGMENT = "attribute", "segment"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Breakdowns:
+    """The release of every segment that somebody reported from, by attribute and value.
+
+    As a table it is long: a row a segment and key, with the columns of a release behind `attribute` and
+    `segment`. Values come as they are declared, "other" last.
+    """
+
+    releases: Mapping[tuple[str, str], Release]
+    users: Mapping[str, Mapping[str, int]]
+    """Reports from each segment, of those that nobody named as well; of an attribute they add up to all."""
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def release(self, attribute: str, value: str) -> Release:
+        """What was found of one segment."""
+        found = self.releases.get((attribute, value))
+        if found is None:
+            raise CampaignError(
+                f"no numbers of {attribute[:40]} = {value[:40]!r}; there are some of "
+                f"{', '.join(f'{name} = {of}' for name, of in self.releases) or 'no segment'}"
+            )
+        return found
+
+    def estimates(self, attribute: str) -> dict[str, Estimates]:
+        """The unprocessed estimates of an attribute's segments, on the scale [-1, 1]: for comparing them."""
+        return {
+            value: release.raw
+            for (name, value), release in self.releases.items()
+            if name == attribute and release.raw is not None
+        }
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """What the table's columns are called."""
+        own = next(iter(self.releases.values())).columns if self.releases else ("key",)
+        return [ATTRIBUTE, SEGMENT, *own]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The table as one dictionary a row; what is not finite becomes None."""
+        return [
+            {ATTRIBUTE: attribute, SEGMENT: value, **row}
+            for (attribute, value), release in self.releases.items()
+            for row in table_rows(release.columns)
+        ]
+
+    def to_json(self) -> str:
+        """Metadata and rows."""
+        return json.dumps({"metadata": self.metadata, "rows": self.rows()}, ensure_ascii=False)
+
+    def to_csv(self) -> str:
+        """The table as CSV; names that a spreadsheet would run are quoted with an apostrophe."""
+        return table_csv(self.columns, self.rows())
+
+    def to_arrow(self) -> Any:
+        """A pyarrow table; the metadata travels in its schema (needs the `analysis` extra)."""
+        return table_arrow(self.rows(), self.metadata)
+
+    def to_pandas(self) -> Any:
+        """A pandas data frame (needs pandas)."""
+        needed("pandas", "pip install pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """A polars data frame (needs polars)."""
+        return needed("polars", "pip install polars").from_arrow(self.to_arrow())
+
+
+def break_down(
+    campaign: Campaign,
+    history: History,
+    *,
+    by: Sequence[str] = (),
+    post: str = READABLE,
+    quantiles: Sequence[float] = (),
+) -> Breakdowns:
+    """What the rounds of a campaign found of its segments; of those attributes alone that `by` names.
+
+    How values are spread is worked out where `quantiles` are asked for: it takes several times as long.
+    """
+    segments = clear_segments(campaign)
+    chosen = tuple(by) or segments.names
+    method = find_method(campaign.mechanism)[0]
+    protocol = campaign.protocol(history[0][0].protocol if campaign.has_several_rounds else None)
+    exact = exact_epsilon(protocol)
+    releases, users, unread = {}, dict[str, dict[str, int]](), list[str]()
+    for attribute in chosen:
+        users[attribute] = {}
+        for segment, value in _in_order(segments, attribute):
+            users[attribute][value] = n_reports = sum(
+                part.n_reports for _, tally in history if (part := tally.segments.get(segment)) is not None
+            )
+            if not n_reports:
+                continue
+            try:
+                own = _history_of(method, history, segment)
+                outcome = protocol.next(own if quantiles else [*map(_without_dither, own)])
+            except ProtocolError:
+                # A round that most users are asked in, and nobody of this segment answered.
+                unread.append(f"{attribute} = {value}")
+                continue
+            if isinstance(outcome, Round):
+                raise ProtocolError(
+                    f'"{campaign.mechanism}" goes on with round {outcome.number}; '
+                    "drive its protocol to the end"
+                )
+            releases[attribute, value] = release_found(
+                campaign, outcome, epsilon_exact=exact, post=post, quantiles=quantiles
+            )
+    return Breakdowns(
+        releases=releases, users=users, metadata=_metadata(campaign, method, exact, post, users, unread)
+    )
+
+
+def clear_segments(campaign: Campaign) -> Segments:
+    """The segments whose labels a campaign is told in the clear, or a refusal."""
+    if campaign.segments is None or not campaign.segments.is_clear:
+        told = "has no segments" if campaign.segments is None else "has private segments"
+        raise CampaignError(
+            f'campaign {campaign.id[:12]} {told}; a breakdown needs labels told = "clear", at $.segments'
+        )
+    return campaign.segments
+
+
+def _in_order(segments: Segments, attribute: str) -> Iterator[tuple[Segment, str]]:
+    """An attribute's labels with what they mean: as declared, and other behind them."""
+    other, *values = segments.values(attribute)
+    place = segments.names.index(attribute)
+    for label, value in enumerate(values, start=1):
+        yield (place, label), value
+    yield (place, 0), other
+
+
+def _history_of(method: Method, history: History, segment: Segment) -> History:
+    """What a segment's users told, and in the rounds that speak of everybody what all users did."""
+    shared = method.of_everybody or ()
+    return [
+        (
+            asked,
+            tally.whole
+            if asked.purpose in shared
+            else tally.segments.get(segment) or tally_reports(asked, []),
+        )
+        for asked, tally in history
+    ]
+
+
+def _without_dither(answered: tuple[Round, Tally]) -> tuple[Round, Tally]:
+    """A round as if nobody knew by which words values were rounded: frequencies and means are the same."""
+    asked, tally = answered
+    return replace(asked, dither=UNDITHERED), tally.pooled
+
+
+def _metadata(
+    campaign: Campaign,
+    method: Method,
+    exact: float,
+    post: str,
+    users: Mapping[str, Mapping[str, int]],
+    unread: Sequence[str],
+) -> dict[str, Any]:
+    notes = ["labels were told in the clear: they are not private"]
+    if method.of_everybody:
+        notes.append("how many pairs users hold, and where means lie, is taken to be as among all users")
+    if unread:
+        notes.append(f"too few reports to say anything: {', '.join(unread)}")
+    return {
+        "campaign": campaign.id,
+        "name": campaign.name,
+        **({} if campaign.unit is None else {"unit": campaign.unit}),
+        "mechanism": campaign.mechanism,
+        "epsilon": campaign.epsilon,
+        "epsilon_exact": exact,
+        "told": "clear",
+        "users": {attribute: dict(of) for attribute, of in users.items()},
+        "post": post,
+        "notes": notes,
+    }

@@ -1,0 +1,89 @@
+"""A campaign's segments by columns, as a page draws them: what `breakdowns` found, attribute by attribute."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from keyveil.breakdowns import Breakdowns, clear_segments
+from keyveil.campaign import Campaign
+from keyveil.numerics import CONFIDENCE, two_sided_z
+
+
+class SegmentColumns(msgspec.Struct, frozen=True, kw_only=True):
+    """One segment: its reports, and the columns of its release, in the order of the keys."""
+
+    value: str
+    users: int
+    columns: dict[str, list[Any]]
+    """Empty where nobody reported from it."""
+
+
+class AttributeColumns(msgspec.Struct, frozen=True, kw_only=True):
+    """The segments of an attribute, as they are declared, "other" last."""
+
+    attribute: str
+    segments: list[SegmentColumns]
+
+
+class BreakdownColumns(msgspec.Struct, frozen=True, kw_only=True):
+    """Every attribute that was asked for. Labels are not private; what is noised is what users hold."""
+
+    metadata: dict[str, Any]
+    is_open: bool
+    """Whether more reports may come."""
+    value_range: tuple[float, float]
+    keys: list[str]
+    names: list[str]
+    """What keys are called, for people."""
+    z: float
+    z_all: dict[str, float]
+    """By attribute: standard errors either side that cover the frequencies of all its cells together."""
+    attributes: list[AttributeColumns]
+
+
+def make_columns(campaign: Campaign, found: Breakdowns, *, is_open: bool) -> BreakdownColumns:
+    """Breakdowns by columns."""
+    n_keys = campaign.domain.n_keys
+    segments = clear_segments(campaign)
+    return BreakdownColumns(
+        metadata=found.metadata,
+        is_open=is_open,
+        value_range=campaign.domain.reach,
+        keys=list(campaign.domain.names),
+        names=list(campaign.display_names),
+        z=two_sided_z(),
+        z_all={
+            name: two_sided_z(1 - (1 - CONFIDENCE) / (n_keys * len(segments.values(name))))
+            for name in found.users
+        },
+        attributes=[
+            AttributeColumns(
+                attribute=attribute,
+                segments=[
+                    SegmentColumns(value=value, users=count, columns=_columns(found, attribute, value))
+                    for value, count in users.items()
+                ],
+            )
+            for attribute, users in found.users.items()
+        ],
+    )
+
+
+def pack_columns(columns: BreakdownColumns) -> bytes:
+    """As it is sent: JSON, packed."""
+    return gzip.compress(msgspec.json.encode(columns), 1, mtime=0)
+
+
+def _columns(found: Breakdowns, attribute: str, value: str) -> dict[str, list[Any]]:
+    release = found.releases.get((attribute, value))
+    if release is None:
+        return {}
+    return {
+        name: np.asarray(column).tolist()
+        for name, column in release.columns.items()
+        if name not in ("key", "name")
+    }

@@ -1,0 +1,99 @@
+"""A file whose columns say what people are, all the way to a table a segment."""
+
+import csv
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from keyveil import Campaign
+from keyveil.cli.app import keyveil as command
+from keyveil.cli.files import Reports
+
+TOML = """
+name = "apps"
+epsilon = 4.0
+keys = ["maps", "mail"]
+value_range = [0, 60]
+pairs_per_user = 2
+mechanism = "kvue"
+
+[segments]
+told = "clear"
+platform = ["android", "ios"]
+country = ["de"]
+"""
+
+
+def keyveil(*arguments):
+    return CliRunner().invoke(command, [*map(str, arguments)], catch_exceptions=False)
+
+
+@pytest.fixture
+def campaign(tmp_path):
+    path = tmp_path / "campaign.toml"
+    path.write_text(TOML)
+    return path
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    """900 people, a third each of android, ios and something else; some say it in their second row alone."""
+    rows = ["user,key,value,platform"]
+    for user in range(900):
+        platform = ("android", "ios", "web")[user % 3]
+        first = "" if user % 2 else platform
+        rows += [f"{user},maps,{10 + 40 * (user % 3 == 1)},{first}", f"{user},mail,15,{platform}"]
+    path = tmp_path / "pairs.csv"
+    path.write_text("\n".join(rows) + "\n")
+    return path
+
+
+@pytest.fixture
+def reports(campaign, pairs, tmp_path):
+    path = tmp_path / "reports.parquet"
+    shown = keyveil("perturb", campaign, pairs, "-o", path)
+    assert shown.exit_code == 0, shown.output
+    assert 'no column country: everybody is told to be "other"' in shown.output
+    return path
+
+
+def test_everybody_is_told_to_be_what_the_file_says(campaign, reports):
+    asked = Campaign.load(campaign)
+    tally = asked.tally(Reports(asked, [reports]))
+    # Attributes lie by their names: country, platform.
+    assert {segment: part.n_reports for segment, part in tally.segments.items()} == {
+        (0, 0): 900,
+        (1, 0): 300,
+        (1, 1): 300,
+        (1, 2): 300,
+    }
+
+
+def test_a_table_a_segment(campaign, reports, tmp_path):
+    out = tmp_path / "by.csv"
+    shown = keyveil("estimate", campaign, reports, "--by", "platform", "-o", out)
+    assert shown.exit_code == 0, shown.output
+    assert "People, by platform: told in the clear, not private" in shown.output
+    rows = list(csv.DictReader(out.read_text(encoding="utf-8").splitlines()))
+    assert [(row["attribute"], row["segment"], row["key"]) for row in rows] == [
+        ("platform", value, key) for value in ("android", "ios", "other") for key in ("maps", "mail")
+    ]
+    means = {row["segment"]: float(row["mean"]) for row in rows if row["key"] == "maps"}
+    assert means["ios"] > max(means["android"], means["other"]) + 10
+    said = json.loads(out.with_suffix(".metadata.json").read_text())
+    assert said["users"] == {"platform": {"android": 300, "ios": 300, "other": 300}}
+    assert "median" in rows[0]
+
+
+def test_a_tally_as_a_file_keeps_its_segments(campaign, reports, tmp_path):
+    tally = tmp_path / "tally.json"
+    assert keyveil("tally", campaign, reports, "-o", tally).exit_code == 0
+    one = keyveil("estimate", campaign, tally, "--by", "platform", "--json")
+    two = keyveil("estimate", campaign, reports, "--by", "platform", "--json")
+    assert json.loads(one.output) == json.loads(two.output)
+
+
+def test_an_attribute_that_there_is_not_is_refused(campaign, reports):
+    shown = CliRunner().invoke(command, ["estimate", str(campaign), str(reports), "--by", "colour"])
+    assert "expected an attribute among country, platform" in str(shown.exception)
