@@ -26,7 +26,7 @@ export const LAYERS = {
     ["src/mechanisms/oracles.js"],
     ["src/mechanisms/selection.js"],
     ["src/report/reports.js", "src/reading.js"],
-    ["src/dither.js"],
+    ["src/dither.js", "src/crossing.js"],
     ["src/report/layouts.js", "src/records.js"],
     // It knows of no report and no device.
     ["src/sealing/sealed.js"],

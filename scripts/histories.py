@@ -290,6 +290,7 @@ def everything() -> Iterator[History]:
     yield from hostile_waves()
     yield from years()
     yield from segmented()
+    yield from crossed()
 
 
 def honest() -> Iterator[History]:
@@ -1369,5 +1370,42 @@ def segmented() -> Iterator[History]:
             YES,
             refuses("bad-description", {**secret, "format": "keyveil-round/3", "labels": [2]}, segments=ios),
             answers(secret, segments=ios),
+        ),
+    )
+
+
+def crossed() -> Iterator[History]:
+    """Devices that are asked for pairs of keys, or for keys by a segment that nobody is told."""
+    told = {"told": "private", "platform": ["android", "ios"]}
+    both = asking("bucket", pairs="all", pairs_per_user=2)
+    yield History(
+        name="crossed-pairs",
+        what="pairs are answered once, at the campaign's price",
+        steps=(YES, answers(both.device_config()), repeats()),
+    )
+    for mechanism in ("kvue", "bucket"):
+        asked = asking(mechanism, segments=told).device_config()
+        yield History(
+            name=f"crossed-private-{mechanism}",
+            what="the label is hidden in the answer, which is repeated whatever the label becomes",
+            steps=(
+                YES,
+                answers(asked, segments={"platform": "ios"}),
+                repeats(segments={"platform": "android"}),
+                repeats(asked),
+            ),
+        )
+    asked, plain = asking(segments=told).device_config(), asking().device_config()
+    yield History(
+        name="hostile-crossed",
+        what="what is asked about follows from the campaign's text, whatever a round says",
+        steps=(
+            YES,
+            refuses("bad-description", {**asked, "format": "keyveil-round/3", "labels": [2]}),
+            refuses("bad-description", {**asked, "keys": [99]}),
+            refuses("bad-description", {**plain, "keys": [3]}),
+            answers(asked, segments={"platform": "ios"}),
+            answers(plain, segments={"platform": "ios"}),
+            refuses("pinned", {**asked, "keys": [0]}),
         ),
     )

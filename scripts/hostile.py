@@ -101,6 +101,7 @@ def files() -> dict[str, dict[str, Any]]:
     made["hostile/rounds.json"] = {"cases": list(_judged(rounds()))}
     made["hostile/campaigns.json"] = {"cases": list(_judged(campaigns()))}
     made["hostile/series.json"] = {"cases": list(_judged(waves()))}
+    made["hostile/crossed.json"] = {"cases": list(_judged(crossings()))}
     made["hostile/segments.json"] = {"cases": list(_judged(segments()))}
     return made
 
@@ -443,6 +444,34 @@ def segments() -> Iterator[tuple[str, Description]]:
     ):
         assert other != text
         yield f"segments: {why}", {**good, "campaign": other}
+
+
+def crossings() -> Iterator[tuple[str, Description]]:
+    """What a campaign's text says of pairs, and of a segment that nobody is told, each spoilt in turn."""
+    good = campaign(pairs="all").device_config()
+    said = json.loads(good["campaign"])
+    yield "all pairs, as they should be", good
+    keys = [str(n) for n in range(65)]
+    for value in (
+        *(["a", "b"], ["b", "a"], ["a", "b", "b", "a"], ["a", "a"], ["a"], ["a", "c"], ["a", "b", "a"]),
+        *(["a", 1], [["a", "b"]], [["a"], ["b"]], "ALL", "a", *FOREIGN[1:]),
+    ):
+        yield _why("pairs", value), _told(good, said, value, "pairs")
+    for n_keys in (1, 2, 65):
+        yield f"all pairs of {n_keys} keys", _told(good, {**said, "keys": keys[:n_keys]}, "all", "pairs")
+    many = [name for a in range(65) for b in range(a) for name in (keys[b], keys[a])]
+    yield "2017 pairs by name", _told(good, {**said, "keys": keys}, many[: 2 * 2017], "pairs")
+    private = {"told": "private", "platform": ["android", "ios"]}
+    good = campaign(segments=private).device_config()
+    said = json.loads(good["campaign"])
+    yield "private segments, as they should be", good
+    yield "pairs by private segments", _told(good, said, "all", "pairs")
+    yield "two private attributes", _told(good, said, {**private, "country": ["de"]}, "segments")
+    values = [str(n) for n in range(64)]
+    text = {**said, "keys": [str(n) for n in range(2016)]}
+    yield "64 segments of 2016 keys", _told(good, text, {**private, "platform": values}, "segments")
+    for codes in ([0], [8], [9], [0, 8], [-1]):
+        yield _why("keys", codes), {**good, "keys": codes}
 
 
 def _told(good: Description, said: Description, value: Any, field: str = "series") -> Description:

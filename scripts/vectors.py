@@ -13,6 +13,7 @@ that of a dither: they follow from the id. `bad_*.json` hold what must be refuse
     nonces.json        what devices ask for ids with, where a collector hands them out
     series.json        calendars, panels, texts and ids of series: see `series`
     sealed.json        HPKE as RFC 9180 prints it, sealed reports, and what must not open: see `sealed`
+    crossed.json       pairs of keys, and keys by a segment that nobody is told
     segments.json      reports with clear labels behind the answer, and what a device says of itself
     *_issued.json      methods whose index or hash follows from such an id
     hostile/           descriptions of rounds, most of them spoilt, and what a device says of each
@@ -81,6 +82,7 @@ def files() -> dict[str, str]:
         asking = [replace(campaign, ids="issued") for campaign in _campaigns(name)]
         suites = [suite(campaign, asked) for campaign in asking for asked in _rounds(campaign)]
         texts[f"{name}_issued.json"] = _to_text({"method": name, "suites": suites})
+    texts["crossed.json"] = _to_text({"method": "crossed", "suites": list(crossed_suites())})
     texts["segments.json"] = _to_text({"method": "segments", "suites": list(segmented())})
     texts["nonces.json"] = _to_text({"nonces": nonces()})
     for kind, cases in (("reports", bad_reports), ("frames", bad_frames), ("json", bad_json)):
@@ -106,6 +108,16 @@ def segmented() -> Iterator[dict[str, Any]]:
     ):
         campaign = replace(next(iter(_campaigns(name))), segments=Segments.from_fields(said))
         yield from (suite(campaign, asked) for asked in _rounds(campaign))
+
+
+def crossed_suites() -> Iterator[dict[str, Any]]:
+    """Keys and pairs of them, all and some, and keys by segment, in reports of every shape that tells signs."""
+    some = {"pairs": ["日本", "maps", "a b", "maps", "mail", "chess"]}
+    private = {"segments": Segments(told="private", attributes=(("platform", ("android", "ios", "web")),))}
+    for name in ("bucket", "kvue", "pckv-grr", "pckv-ue"):
+        for more in ({"pairs": "all"}, some, private):
+            campaign = replace(next(iter(_campaigns(name))), **more)
+            yield from (suite(campaign, asked) for asked in _rounds(campaign))
 
 
 def _said_of(segments: Segments | None, number: int) -> dict[str, str | None]:
@@ -143,18 +155,20 @@ def _parts(tally: Tally) -> list[Any]:
 def case(campaign: Campaign, round: Round, number: int, held: dict[str, float]) -> dict[str, Any]:
     """What one device sends."""
     label = f"{campaign.name}/{campaign.mechanism}/{round.number}/{number}"
-    record = round.narrow(campaign.domain.encode(held))
     words = scripted_words(label, round.mechanism.n_words)
     report_id = hashlib.sha256(f"id {label}".encode()).digest()[:16]
     said = _said_of(campaign.segments, number)
     labels = () if campaign.segments is None else campaign.segments.labels(said)
-    encoded = campaign.domain.encode(held)
-    report = round.report(encoded, report_id, labels=labels, entropy=lambda _: words)
+    hidden = labels[0] if labels and not campaign.clear_labels else 0
+    encoded = campaign.domain.encode(held, hidden)
+    clear = labels if campaign.clear_labels else ()
+    report = round.report(encoded, report_id, labels=clear, entropy=lambda _: words)
     answer, told = round.read(Envelope.from_bytes(report).payload)
     return {
         "held": held,
-        **({"segments": said, "labels": list(told)} if told else {}),
-        "record": [[pair.code, str(pair.level)] for pair in record.pairs],
+        **({"segments": said} if labels else {}),
+        **({"labels": list(told)} if told else {}),
+        "record": [[pair.code, str(pair.level)] for pair in round.narrow(encoded).pairs],
         "words": words.data.hex(),
         "report_id": report_id.hex(),
         "answer": answer if isinstance(answer, int) else list(answer),

@@ -156,6 +156,10 @@ export interface Campaign {
   readonly names: readonly string[];
   /** The code of every name. */
   readonly codes: ReadonlyMap<string, number>;
+  /** What is asked about instead of keys, pairs of them or keys by segment; null where that is keys. */
+  readonly crossing: Crossing | null;
+  /** How many codes are asked about. */
+  readonly nCodes: number;
   /** Whether keys that are not asked about are averaged into the last name. */
   readonly other: boolean;
   readonly valueRange: readonly [number, number];
@@ -173,6 +177,13 @@ export interface Campaign {
   readonly oneIn: number;
   /** The moment from which it is over, in milliseconds since 1970. */
   readonly end: number;
+}
+
+/** How a record becomes one over what is asked about. */
+export interface Crossing {
+  readonly nCodes: number;
+  /** The record of a user with this label. */
+  of(record: Pair[], label: number): Pair[];
 }
 
 /** What a wave's text says of its series. */
@@ -487,7 +498,7 @@ export function asksNotToTrack(environment?: object): boolean;
 /** The round that a description describes, checked and calibrated; throws `Refused`. */
 export function readDescription(description: Description): Promise<Round>;
 /** The record that a round asks about; throws `Refused` for what maps no names to numbers. */
-export function readRecord(round: Round, held: Held): Pair[];
+export function readRecord(round: Round, held: Held, label?: number): Pair[];
 /** How many of 2^64 words round a value in [-1, 1] up to +1. */
 export function levelOf(value: number): bigint;
 /** The mechanism that parameters name, for so many keys. */

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any
 
-from keyveil.domain import DITHER_BINS, UNDITHERED, Domain, check_dither
+from keyveil.domain import DITHER_BINS, UNDITHERED, Crossing, Domain, Labelled, Pairs, check_dither
 from keyveil.errors import CampaignError, DescriptionError, DomainError, KeyveilError, MissingPackage
 from keyveil.mechanisms import Mechanism, build
 from keyveil.mechanisms.base import ISSUED, check_size
@@ -41,12 +41,13 @@ if TYPE_CHECKING:
 # What a device reads at most; no question needs more.
 LARGEST_TEXT, MOST_KEYS = 1 << 20, 1 << 15
 LONGEST_UNIT = 40
-# Keys, names, the range, the values of every attribute; the campaign, its series and its segments.
-_LISTS, _TABLES = 3 + MOST_ATTRIBUTES, 3
+# Keys, names, the range, pairs, the values of every attribute; the campaign, its series and its segments.
+_LISTS, _TABLES = 4 + MOST_ATTRIBUTES, 3
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:Z|[+-]\d\d:\d\d)?)?", re.ASCII)
 _LAST_YEAR = 9998
 OWN = "own"
+ALL_PAIRS = "all"
 # Whether sealed reports come through a relay: never, at each device's choice, or always.
 DIRECT, ALLOWED, REQUIRED = "none", "allowed", "required"
 RELAYS = (DIRECT, ALLOWED, REQUIRED)
@@ -117,6 +118,11 @@ class Campaign:
     """
     segments: Segments | None = None
     """By what users are told apart, and whether their labels are in the clear: `[segments]` of a file."""
+    pairs: str | Sequence[str] | Sequence[Sequence[str]] | None = None
+    """Which pairs of keys are asked about besides keys: "all", or a list such as [["maps", "mail"]].
+
+    A campaign's text lists the names of all pairs one after the other, and so does this.
+    """
     unit: str | None = None
     """What values are counted in ("minutes"), for people."""
     names: Sequence[str] | Mapping[str, str] | None = None
@@ -157,6 +163,8 @@ class Campaign:
         object.__setattr__(self, "epsilon", float(self.epsilon))
         self._settle_relay()
         object.__setattr__(self, "keys", tuple(self.keys))
+        if self.pairs is not None:
+            object.__setattr__(self, "pairs", _flat_pairs(self.pairs))
         object.__setattr__(self, "value_range", self.domain.value_range)
         if self.series is not None and (self.series.first_keys or 0) >= len(self.keys):
             raise CampaignError("first_keys must be fewer than there are keys, at $.series.first_keys")
@@ -164,7 +172,7 @@ class Campaign:
             raise CampaignError(f"unit must be a text of at most {LONGEST_UNIT} letters, at $.unit")
         if self.names is not None:
             object.__setattr__(self, "names", _checked_names(self.names, self.domain.keys))
-        check_size(self.domain.n_keys, self.pairs_per_user)
+        check_size(len(self.domain.key_names), self.pairs_per_user)
         if self.want is not None and self.want not in WANTS:
             raise CampaignError(
                 f"want must be one of {', '.join(WANTS)}, got {str(self.want)[:40]!r}, at $.want"
@@ -173,6 +181,7 @@ class Campaign:
             self._check_heeds_want()
             self._check_tells_segments()
             self._check_hides_segments()
+            self._check_crossing()
             if not self.has_several_rounds:
                 self.build()
 
@@ -268,13 +277,58 @@ class Campaign:
     def domain(self) -> Domain:
         """The keys and their range."""
         beyond = self._bins if self.beyond else 0
-        return Domain(keys=tuple(self.keys), value_range=self.value_range, other=self.other, beyond=beyond)
+        plain = Domain(keys=tuple(self.keys), value_range=self.value_range, other=self.other, beyond=beyond)
+        return replace(plain, crossing=self._crossing(plain))
+
+    def _crossing(self, plain: Domain) -> Crossing | None:
+        """What is asked about instead of keys, if anything."""
+        is_private = self.segments is not None and not self.segments.is_clear
+        if self.pairs is not None and is_private:
+            raise CampaignError(
+                "pairs of keys are not asked about by private segments, at $.pairs; "
+                'tell labels in the clear: told = "clear"'
+            )
+        if self.pairs is not None:
+            if self.pairs == ALL_PAIRS:
+                return Pairs.among(range(len(plain.key_names)))
+            return _read_pairs(self.pairs, plain)
+        if self.segments is None or not is_private:
+            return None
+        if len(self.segments.names) != 1:
+            raise CampaignError(
+                f"one attribute can be private, got {', '.join(self.segments.names)}, at $.segments; "
+                "make one of their combinations"
+            )
+        return Labelled(self.segments.values(self.segments.names[0]), len(plain.key_names))
+
+    @property
+    def _length(self) -> int:
+        """How many pairs of what is asked about a record is cut to."""
+        crossing = self.domain.crossing
+        return self.pairs_per_user if crossing is None else crossing.length(self.pairs_per_user)
+
+    def _check_crossing(self) -> None:
+        """Refuse methods that ask about keys in several rounds, and names that say nothing."""
+        crossing = self.domain.crossing
+        if crossing is None:
+            return
+        where = "pairs" if self.pairs is not None else "segments"
+        method = find_method(self.mechanism)[0]
+        if method.has_several_rounds or not method.tells_signs:
+            raise CampaignError(
+                f"what is asked about is crossed, which wants a method of one round that tells signs, got "
+                f'"{self.mechanism}", at $.{where}; say mechanism = "bucket"'
+            )
+        if len(set(self.domain.names)) < self.domain.n_keys:
+            raise CampaignError(f"two combinations would be called alike, at $.{where}; rename a key")
 
     @property
     def display_names(self) -> tuple[str, ...]:
         """What every code is called, for people; `other` included."""
-        named = self.domain.keys if self.names is None else tuple(self.names)
-        return (*named, *self.domain.names[len(named) :])
+        domain = self.domain
+        named = domain.keys if self.names is None else tuple(self.names)
+        shown = (*named, *domain.key_names[len(named) :])
+        return shown if domain.crossing is None else domain.crossing.names(shown)
 
     @cached_property
     def expiry(self) -> datetime | None:
@@ -483,7 +537,7 @@ class Campaign:
             mechanism_of(self.mechanism),
             self.epsilon,
             n_keys=self.domain.n_keys,
-            pairs_per_user=self.pairs_per_user,
+            pairs_per_user=self._length,
             **self._dials,
         )
         return made.with_issued_ids() if self.issues_ids else made
@@ -579,7 +633,7 @@ class Campaign:
             self.mechanism,
             self.epsilon,
             n_keys=self.domain.n_keys,
-            pairs_per_user=self.pairs_per_user,
+            pairs_per_user=self._length,
             version=version,
             **wanted,
         )
@@ -671,6 +725,34 @@ def _settle_between(
         wanted = f"a number above {low:g} and {'below' if below else 'up to'} {high:g}"
         raise CampaignError(f"{field_name} must be {wanted}, got {str(number)[:40]}, at $.{field_name}")
     object.__setattr__(campaign, field_name, float(number))
+
+
+def _flat_pairs(pairs: object) -> str | tuple[str, ...]:
+    """The names of all pairs, one after the other; "all" stays."""
+    if pairs == ALL_PAIRS:
+        return ALL_PAIRS
+    if not isinstance(pairs, (list, tuple)):
+        raise CampaignError(f'pairs must be "{ALL_PAIRS}" or a list of pairs of keys, at $.pairs')
+    flat: list[object] = []
+    for pair in pairs:
+        flat += pair if isinstance(pair, (list, tuple)) else [pair]
+    if len(flat) % 2 or any(isinstance(pair, (list, tuple)) and len(pair) != 2 for pair in pairs):
+        raise CampaignError("every pair names two keys, at $.pairs")
+    if not all(isinstance(name, str) for name in flat):
+        raise CampaignError("a pair names two keys by their texts, at $.pairs")
+    return tuple(map(str, flat))
+
+
+def _read_pairs(pairs: Sequence[object], plain: Domain) -> Pairs:
+    """The codes of the pairs that are named."""
+    codes = []
+    for name in map(str, pairs):
+        code = plain.code_of(name)
+        if code is None or not plain.names_key(name):
+            raise CampaignError(f"pairs has a key that keys lacks: {name[:80]!r}, at $.pairs")
+        codes.append(code)
+    both = zip(codes[::2], codes[1::2], strict=True)
+    return Pairs(tuple(sorted((min(a, b), max(a, b)) for a, b in both)))
 
 
 def _checked_names(names: object, keys: Sequence[str]) -> tuple[str, ...]:

@@ -25,18 +25,21 @@ export function levelOf(value) {
 }
 
 /**
- * The record that a round asks about, ordered by the codes that the round gives its keys.
+ * The record that a round asks about, ordered by the codes that the round gives its keys; `label` is the user's segment
+ * where keys are asked about by segment.
  *
  * Values beyond the range go to the nearer end, NaN is left out, an unknown key is left out or averaged into
  * `other`. What maps no names to numbers is refused by that rule, never by its values.
  *
  * @param {Pick<Round, "campaign" | "asked">} round
  * @param {Held} held
+ * @param {number} [label]
  * @returns {Pair[]}
  */
-export function readRecord(round, held) {
-  const { asked } = round;
-  const record = encodeRecord(round.campaign, held);
+export function readRecord(round, held, label = 0) {
+  const { asked, campaign } = round;
+  const plain = encodeRecord(campaign, held);
+  const record = campaign.crossing ? campaign.crossing.of(plain, label) : plain;
   if (!asked) return record;
   return record
     .flatMap(({ code, level }) => {

@@ -18,7 +18,7 @@ import {
   toFrames,
   toHex,
 } from "../keyveil.js";
-import { clearLabels } from "../src/descriptions/segments.js";
+import { clearLabels, privateLabel } from "../src/descriptions/segments.js";
 import { nonceOf } from "../src/client/vote.js";
 import { fastest } from "./support/campaigns.js";
 import { load, names } from "./support/vectors.js";
@@ -65,7 +65,7 @@ for (const name of methods) {
     for (const { description, cases } of load(name).suites) {
       const round = await readDescription(description);
       for (const { held, record, words, report_id, answer, report, segments, labels } of cases) {
-        const read = readRecord(round, held);
+        const read = readRecord(round, held, privateLabel(round.campaign.segments, segments ?? {}));
         assert.deepEqual(
           read.map(({ code, level }) => [code, String(level)]),
           record,

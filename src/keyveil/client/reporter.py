@@ -24,7 +24,8 @@ Reports go to the collector, or sealed through a relay (`relay=`, see `courier`)
 good.
 
 Where a campaign tells its users apart in the clear a report carries the device's labels, as `segments` names
-them, beside its answer. They belong to the vote: what was answered once is repeated, whatever they become.
+them, beside its answer; where it does so privately the label is hidden in the answer, as what is held is. They
+belong to the vote: what was answered once is repeated, whatever they become.
 
 Ids of reports are drawn here, unless the campaign issues them: then the collector is asked for one, with a
 nonce of the device's, in every round another and in each always the same: asking again brings no other id.
@@ -195,7 +196,9 @@ class Reporter:
         if not 0 <= exit_timeout <= _LONGEST_EXIT:
             raise ValueError(f"exit_timeout must be seconds from 0 to {_LONGEST_EXIT:g}")
         self._campaign = campaign
-        self._labels = _labels(campaign, {} if segments is None else segments)
+        told = _labels(campaign, {} if segments is None else segments)
+        self._labels = told if campaign.clear_labels else ()
+        self._private_label = 0 if campaign.clear_labels or not told else told[0]
         self._ledger = None if ledger is None else Ledger(ledger, clock=clock)
         self._addresses = Addresses(
             collector=collector,
@@ -517,7 +520,7 @@ class Reporter:
     def _read(self, held: Mapping[str, float]) -> Record:
         if not isinstance(held, Mapping):
             raise RecordError("a record must be a mapping of key names to numbers")
-        return self._campaign.domain.encode(held)
+        return self._campaign.domain.encode(held, self._private_label)
 
     def _round_of(self, description: Description | None) -> Round:
         """The round that is asked."""
@@ -637,10 +640,10 @@ class Reporter:
 
 
 def _labels(campaign: Campaign, said: Mapping[str, str | None]) -> tuple[int, ...]:
-    """What every report says in the clear; attributes that the campaign does not name are left out."""
+    """The device's label of each attribute; those that the campaign does not name are left out."""
     is_text = isinstance(said, Mapping) and all(
         isinstance(name, str) and (value is None or isinstance(value, str)) for name, value in said.items()
     )
     if not is_text:
         raise TypeError('segments must map names of attributes to texts, such as {"platform": "ios"}')
-    return campaign.segments.labels(said) if campaign.segments is not None and campaign.clear_labels else ()
+    return () if campaign.segments is None else campaign.segments.labels(said)

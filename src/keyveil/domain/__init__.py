@@ -1,5 +1,6 @@
 """What a user may hold: keys, value ranges, records; and how one signed key is drawn from a record."""
 
+from keyveil.domain.crossing import Crossing, Labelled, Pairs
 from keyveil.domain.dither import (
     DITHER_BINS,
     UNDITHERED,
@@ -32,8 +33,11 @@ __all__ = [
     "HALF_LEVEL",
     "OTHER",
     "UNDITHERED",
+    "Crossing",
     "Domain",
+    "Labelled",
     "Pair",
+    "Pairs",
     "Record",
     "bin_of_dither",
     "check_dither",

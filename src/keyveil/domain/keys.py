@@ -15,6 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from keyveil.domain.crossing import Crossing
 from keyveil.domain.record import Record, level_of
 from keyveil.errors import DomainError, RecordError
 
@@ -43,23 +44,30 @@ class Domain:
     The first and the last of those bins are theirs: [-1, 1] then stands for a range that is a bin wider at
     either end, and every value beyond goes to the very end.
     """
-    names: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    """The name of every code, `other` included."""
+    crossing: Crossing | None = None
+    """What is asked about instead of keys, where that is pairs of them, or keys by segment."""
+    key_names: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """The name of every key, `other` included."""
     n_keys: int = field(init=False, repr=False, compare=False)
-    """How many codes there are, `other` included."""
+    """How many codes there are: keys, `other` included, or what they are crossed to."""
     _codes: dict[str, int] = field(init=False, repr=False, compare=False, hash=False)
 
     def __post_init__(self) -> None:
         names = (*self.keys, OTHER) if self.other else tuple(self.keys)
         object.__setattr__(self, "keys", tuple(self.keys))
         object.__setattr__(self, "value_range", _checked_range(self.value_range))
-        object.__setattr__(self, "names", names)
-        object.__setattr__(self, "n_keys", len(names))
+        object.__setattr__(self, "key_names", names)
+        object.__setattr__(self, "n_keys", len(names) if self.crossing is None else self.crossing.n_codes)
         object.__setattr__(self, "_codes", _checked_codes(names))
 
     def code_of(self, name: str) -> int | None:
-        """The code of a key; an unknown one has that of `other`, or none."""
-        return self._codes.get(name, self.n_keys - 1 if self.other else None)
+        """The number of a key; an unknown one has that of `other`, or none."""
+        return self._codes.get(name, len(self.key_names) - 1 if self.other else None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of every code."""
+        return self.key_names if self.crossing is None else self.crossing.names(self.key_names)
 
     def names_key(self, name: str) -> bool:
         """Whether a key is asked about by its name."""
@@ -105,8 +113,11 @@ class Domain:
         margin = (high - low) / (self.beyond - 2) if self.beyond else 0.0
         return low - margin, high + margin
 
-    def encode(self, held: Mapping[str, float]) -> Record:
-        """The private record of what a user holds, by the rules at the top of this file."""
+    def encode(self, held: Mapping[str, float], label: int = 0) -> Record:
+        """The private record of what a user holds, by the rules at the top of this file.
+
+        `label` is the user's segment, where keys are asked about by segment.
+        """
         units: dict[int, list[float]] = {}
         for name, value in held.items():
             if not isinstance(name, str):
@@ -116,7 +127,8 @@ class Domain:
             code = self.code_of(name)
             if code is not None and value == value:  # NaN is the one number that differs from itself
                 units.setdefault(code, []).append(self.to_unit(value))
-        return Record.from_levels((code, level_of(_mean(vs))) for code, vs in units.items())
+        record = Record.from_levels((code, level_of(_mean(vs))) for code, vs in units.items())
+        return record if self.crossing is None else self.crossing.of(record, label)
 
 
 def _mean(units: list[float]) -> float:

@@ -213,7 +213,7 @@ def fieller(
     top: Floats,
     bottom: Floats,
     variances: tuple[Floats, Floats, Floats],
-    z: float,
+    z: float | Floats,
     within: tuple[float, float],
 ) -> tuple[Floats, Floats]:
     """Every ratio r in the range `within` for which top - r bottom may be 0, z standard errors allowed.

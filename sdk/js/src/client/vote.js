@@ -4,7 +4,7 @@
  * Asked again, with whatever record, the kept bytes are repeated and the record is not read. The price, the pin of the
  * description and the bytes are written down in one transaction, before anybody sees them. Nothing here sends.
  */
-import { clearLabels } from "../descriptions/segments.js";
+import { clearLabels, privateLabel } from "../descriptions/segments.js";
 import { panelOf } from "../descriptions/series.js";
 import { answerTo, enqueue, joinSeries, unitsInAll, unitsSince, unitsSpent } from "../ledgers/states.js";
 import { fromHex, hmac, toHex, toUtf8 } from "../numerics/bytes.js";
@@ -181,7 +181,7 @@ export class Vote {
    */
   #newAnswer(state, held, { reportId, word, isQueued }) {
     const { id, number, pin, price, mechanism, campaign, series } = this.#round;
-    const record = readRecord(this.#round, held);
+    const record = readRecord(this.#round, held, privateLabel(campaign.segments, this.#options.segments));
     const reading = new Reading(campaign, held);
     const words = this.#options.entropy(8 * mechanism.nWords);
     const labels = clearLabels(campaign.segments, this.#options.segments);

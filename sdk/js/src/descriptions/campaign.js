@@ -5,6 +5,7 @@
  */
 import { demand, isObject, isWhole, parsed, placesOf } from "../checks.js";
 import { toUtf8 } from "../numerics/bytes.js";
+import { isPairs, labelledOf, pairsOf } from "../crossing.js";
 import { isDither } from "../dither.js";
 import { isSegments, segmentsOf } from "./segments.js";
 import { endingOf, isSeries, wholeOf } from "./series.js";
@@ -32,6 +33,7 @@ import { endingOf, isSeries, wholeOf } from "./series.js";
  * @property {number} [honest]
  * @property {SeriesText} [series]
  * @property {SegmentsText} [segments]
+ * @property {string | string[]} [pairs]
  * @property {string} owner
  * @property {string} purpose
  * @property {string} expires
@@ -115,6 +117,8 @@ const OPTIONAL = {
   series: isSeries,
   // What tells nobody apart says nothing of segments.
   segments: isSegments,
+  // What asks about keys alone says nothing of pairs.
+  pairs: isPairs,
 };
 const RULES = { ...REQUIRED, ...OPTIONAL };
 
@@ -159,11 +163,16 @@ export function readCampaign(text) {
   demand(isRelayed(fields));
   const series = seriesOf(fields);
   const names = other ? [...keys, OTHER] : keys;
+  const codes = placesOf(names);
+  const segments = fields.segments === undefined ? null : segmentsOf(fields.segments);
+  const crossing = crossingOf(fields.pairs, segments, codes);
   return {
     name,
     epsilon,
     names,
-    codes: placesOf(names),
+    codes,
+    crossing,
+    nCodes: crossing?.nCodes ?? names.length,
     other,
     valueRange,
     beyond: beyond ? dither : 0,
@@ -172,10 +181,25 @@ export function readCampaign(text) {
     issuesIds: fields.ids === "issued",
     relay: fields.relay ?? "none",
     series,
-    segments: fields.segments === undefined ? null : segmentsOf(fields.segments),
+    segments,
     end: Math.min(endOf(expires) ?? Infinity, fields.series ? endingOf(fields.series) : Infinity),
     oneIn: ONE_IN.get(fields.mechanism.split(":")[0]) ?? 1,
   };
+}
+
+/**
+ * What is asked about instead of keys; null where that is keys.
+ *
+ * @param {string | string[] | undefined} pairs
+ * @param {Campaign["segments"]} segments
+ * @param {ReadonlyMap<string, number>} codes
+ */
+function crossingOf(pairs, segments, codes) {
+  if (segments?.told === "private") {
+    demand(pairs === undefined && segments.attributes.length === 1);
+    return labelledOf(1 + segments.attributes[0].values.length, codes.size);
+  }
+  return pairs === undefined ? null : pairsOf(pairs, codes);
 }
 
 /**

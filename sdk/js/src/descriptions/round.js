@@ -117,8 +117,8 @@ async function readRound(said, { campaign, series, digest }) {
   demand(typeof protocol === "string" && PROTOCOL.test(protocol));
   const group = readGroup(said.group);
   requirePart(group, campaign);
-  const asked = readKeys(said.keys, campaign.names.length);
-  const mechanism = mechanismOf(said.mechanism, asked?.size ?? campaign.names.length);
+  const asked = readKeys(said.keys, campaign.nCodes);
+  const mechanism = mechanismOf(said.mechanism, asked?.size ?? campaign.nCodes);
   const dither = readDither(said, mechanism);
   const labels = readLabels(said, campaign);
   const id = toHex(digest);

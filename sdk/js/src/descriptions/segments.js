@@ -65,18 +65,33 @@ export const clearSizes = (segments) =>
   segments?.told === "clear" ? segments.attributes.map(({ values }) => values.length) : [];
 
 /**
- * The labels that every report carries in the clear; attributes that the campaign does not name are left out.
+ * A user's label of each attribute; those that the campaign does not name are left out.
  *
- * @param {Segments | null} segments
+ * @param {Segments} segments
  * @param {Labels} said
  */
-export function clearLabels(segments, said) {
-  if (segments?.told !== "clear") return [];
-  return segments.attributes.map(({ name, values }) => {
+function labelsOf({ attributes }, said) {
+  return attributes.map(({ name, values }) => {
     const value = Object.hasOwn(said, name) ? said[name] : undefined;
     return typeof value === "string" ? 1 + values.indexOf(value) : 0;
   });
 }
+
+/**
+ * The labels that every report carries in the clear.
+ *
+ * @param {Segments | null} segments
+ * @param {Labels} said
+ */
+export const clearLabels = (segments, said) => (segments?.told === "clear" ? labelsOf(segments, said) : []);
+
+/**
+ * The label that is hidden in an answer; 0 where there is none.
+ *
+ * @param {Segments | null} segments
+ * @param {Labels} said
+ */
+export const privateLabel = (segments, said) => (segments?.told === "private" ? labelsOf(segments, said)[0] : 0);
 
 /**
  * What clear labels say, in words: "platform ios, country other".
