@@ -113,4 +113,5 @@ def test_a_central_promise_beside_clear_labels_is_refused_and_beside_private_one
     with pytest.raises(CampaignError, match=r"at \$\.central_epsilon"):
         Campaign(**FIELDS, **relayed, segments=clear)
     assert Campaign(**FIELDS, relay="required", batch=1000, segments=clear).batch == 1000
-    assert Campaign(**FIELDS, **relayed, segments=Segments.from_fields({**TOLD, "told": "private"})).segments
+    private = Segments(told="private", attributes=clear.attributes[:1])
+    assert Campaign(**{**FIELDS, "mechanism": "bucket"}, **relayed, segments=private).segments == private
