@@ -111,7 +111,7 @@ def segmented() -> Iterator[dict[str, Any]]:
 
 
 def crossed_suites() -> Iterator[dict[str, Any]]:
-    """Keys and pairs of them, all and some, and keys by segment, in reports of every shape that tells signs."""
+    """Keys and pairs of them, all and some, and keys by segment, in reports that tell signs."""
     some = {"pairs": ["日本", "maps", "a b", "maps", "mail", "chess"]}
     private = {"segments": Segments(told="private", attributes=(("platform", ("android", "ios", "web")),))}
     for name in ("bucket", "kvue", "pckv-grr", "pckv-ue"):

@@ -1,11 +1,12 @@
-"""Breakdowns: what a campaign with clear segments found of each of them.
+"""Breakdowns: what a campaign with segments found of each of them.
 
 A segment's numbers come from its own reports, by the estimator of the whole: nothing is borrowed from others,
 and intervals are as wide as so many reports make them. Where a method asks several rounds, what its small
-groups told (`Method.of_everybody`: how many pairs users hold, where means lie) is that of all users, because
-too few of a segment were asked; what most users told is the segment's own.
+groups said (`Method.of_everybody`: how many pairs users hold, where means lie) is that of all users, because
+too few of a segment were asked; what most users said is the segment's own.
 
-A label is not private: whoever reads a report knows it. What is noised is what the segment's users hold.
+A clear label is not private: whoever reads a report knows it. What is noised is what a segment's users hold.
+Where labels are private all reports speak of every segment, and how many users it has is an estimate, too.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from keyveil.domain import UNDITHERED
+from keyveil.domain import UNDITHERED, Labelled
 from keyveil.errors import CampaignError, ProtocolError
 from keyveil.estimate import READABLE, Estimates
+from keyveil.estimate.breakdowns import by_segment, segment_shares
 from keyveil.methods import Method, find_method
-from keyveil.protocols import History, Round
+from keyveil.numerics import CONFIDENCE, two_sided_z
+from keyveil.protocols import History, Outcome, Round
 from keyveil.release import (
     Release,
     exact_epsilon,
@@ -30,7 +33,7 @@ from keyveil.release import (
     table_csv,
     table_rows,
 )
-from keyveil.segments import Segments
+from keyveil.segments import CLEAR, PRIVATE, Segments
 from keyveil.tally import Tally, tally_reports
 from keyveil.tally.tally import Segment
 
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
 
 # What a table says of a row before the release's own columns.
 ATTRIBUTE, SEGMENT = "attribute", "segment"
+_CLEAR = "labels are in the clear: they are not private"
+_PRIVATE = "labels are private: how many users a segment has is an estimate"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -120,6 +125,8 @@ def break_down(
 
     How values are spread is worked out where `quantiles` are asked for: it takes several times as long.
     """
+    if campaign.segments is not None and not campaign.segments.is_clear:
+        return _privately(campaign, history, by=by, post=post)
     segments = clear_segments(campaign)
     chosen = tuple(by) or segments.names
     method = find_method(campaign.mechanism)[0]
@@ -154,12 +161,46 @@ def break_down(
     )
 
 
+def _privately(campaign: Campaign, history: History, *, by: Sequence[str], post: str) -> Breakdowns:
+    """The same of the one attribute whose labels are hidden in the answers."""
+    segments, crossing = campaign.segments, campaign.domain.crossing
+    assert segments is not None
+    assert isinstance(crossing, Labelled)
+    (attribute,) = segments.names
+    for name in by:
+        segments.values(name)
+    protocol = campaign.protocol()
+    outcome = protocol.next(history)
+    if isinstance(outcome, Round):
+        raise ProtocolError(f'"{campaign.mechanism}" goes on with round {outcome.number}')
+    exact = exact_epsilon(protocol)
+    found = dict(zip(crossing.labels, by_segment(outcome.raw, crossing), strict=True))
+    shares, errors = segment_shares(outcome.raw, crossing)
+    order = [value for _, value in _in_order(segments, attribute)]
+    releases, users, unread = {}, {}, []
+    for value in order:
+        users[value] = found[value].n_reports
+        if not users[value]:
+            unread.append(f"{attribute} = {value}")
+            continue
+        own = Outcome(raw=found[value], published=found[value])
+        made = release_found(campaign.by_key, own, epsilon_exact=exact, post=post)
+        releases[attribute, value] = replace(made, metadata={**made.metadata, "campaign": campaign.id})
+    metadata = _metadata(
+        campaign, find_method(campaign.mechanism)[0], exact, post, {attribute: users}, unread
+    )
+    reach = two_sided_z(CONFIDENCE) * errors
+    ends = zip(crossing.labels, shares, shares - reach, shares + reach, strict=True)
+    metadata["segment_shares"] = {value: [float(end) for end in of] for value, *of in ends}
+    return Breakdowns(releases=releases, users={attribute: users}, metadata=metadata)
+
+
 def clear_segments(campaign: Campaign) -> Segments:
-    """The segments whose labels a campaign is told in the clear, or a refusal."""
+    """The segments of a campaign whose labels are in the clear, or a refusal."""
     if campaign.segments is None or not campaign.segments.is_clear:
-        told = "has no segments" if campaign.segments is None else "has private segments"
+        why = "has no segments" if campaign.segments is None else "has private segments"
         raise CampaignError(
-            f'campaign {campaign.id[:12]} {told}; a breakdown needs labels told = "clear", at $.segments'
+            f"campaign {campaign.id[:12]} {why}; a breakdown needs clear labels, at $.segments"
         )
     return campaign.segments
 
@@ -174,7 +215,7 @@ def _in_order(segments: Segments, attribute: str) -> Iterator[tuple[Segment, str
 
 
 def _history_of(method: Method, history: History, segment: Segment) -> History:
-    """What a segment's users told, and in the rounds that speak of everybody what all users did."""
+    """What a segment's users said, and in the rounds that speak of everybody what all users did."""
     shared = method.of_everybody or ()
     return [
         (
@@ -201,7 +242,8 @@ def _metadata(
     users: Mapping[str, Mapping[str, int]],
     unread: Sequence[str],
 ) -> dict[str, Any]:
-    notes = ["labels were told in the clear: they are not private"]
+    is_clear = campaign.segments is not None and campaign.segments.is_clear
+    notes = [_CLEAR if is_clear else _PRIVATE]
     if method.of_everybody:
         notes.append("how many pairs users hold, and where means lie, is taken to be as among all users")
     if unread:
@@ -213,7 +255,7 @@ def _metadata(
         "mechanism": campaign.mechanism,
         "epsilon": campaign.epsilon,
         "epsilon_exact": exact,
-        "told": "clear",
+        "told": CLEAR if is_clear else PRIVATE,
         "users": {attribute: dict(of) for attribute, of in users.items()},
         "post": post,
         "notes": notes,

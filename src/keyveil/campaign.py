@@ -117,7 +117,7 @@ class Campaign:
     the whole series.
     """
     segments: Segments | None = None
-    """By what users are told apart, and whether their labels are in the clear: `[segments]` of a file."""
+    """By what users are distinguished, and whether their labels are in the clear: `[segments]` of a file."""
     pairs: str | Sequence[str] | Sequence[Sequence[str]] | None = None
     """Which pairs of keys are asked about besides keys: "all", or a list such as [["maps", "mail"]].
 
@@ -179,9 +179,9 @@ class Campaign:
             )
         if not is_described:
             self._check_heeds_want()
+            self._check_crossing()
             self._check_tells_segments()
             self._check_hides_segments()
-            self._check_crossing()
             if not self.has_several_rounds:
                 self.build()
 
@@ -321,6 +321,11 @@ class Campaign:
             )
         if len(set(self.domain.names)) < self.domain.n_keys:
             raise CampaignError(f"two combinations would be called alike, at $.{where}; rename a key")
+
+    @cached_property
+    def by_key(self) -> Campaign:
+        """The same question about keys alone: what the totals of private segments are about."""
+        return replace(self, segments=None, is_described=True)
 
     @property
     def display_names(self) -> tuple[str, ...]:
@@ -514,10 +519,10 @@ class Campaign:
         )
 
     def _check_tells_segments(self) -> None:
-        """Refuse segments of a method whose rounds follow from what all users told together."""
+        """Refuse segments of a method whose rounds follow from what all users said together."""
         if self.segments is not None and find_method(self.mechanism)[0].of_everybody is None:
             raise CampaignError(
-                f'"{self.mechanism}" builds each round on what all users told in the last, and tells nothing '
+                f'"{self.mechanism}" builds each round on what all users said in the last, and tells nothing '
                 "of a segment, at $.segments; leave segments out, or choose auto or a method of one round"
             )
 

@@ -53,8 +53,8 @@ class Method:
     least_part: Fraction = Fraction(1)
     """The smallest part of the devices that a round of it asks; all of them, where no groups are drawn."""
     of_everybody: tuple[str, ...] | None = ()
-    """The purposes of rounds that speak of all users where a segment is estimated: small groups told them.
-    None where no segment can be, because each round is built on what all users told in the last."""
+    """The purposes of rounds that speak of all users where a segment is estimated: small groups answered.
+    None where no segment can be, because each round is built on what all users said in the last."""
     from_literature: bool = False
     """Whether it is a paper's, kept for comparison."""
 

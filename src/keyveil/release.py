@@ -7,14 +7,16 @@ import html
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keyveil.domain import Labelled
 from keyveil.errors import DomainError, MissingPackage, ProtocolError, TallyError
 from keyveil.estimate import HOSTILE_SHARE, READABLE, Distribution, Estimates, step
+from keyveil.estimate.breakdowns import of_all
 from keyveil.methods import find_method
 from keyveil.numerics import CONFIDENCE, epsilon_above
 from keyveil.protocols import Outcome, Protocol, Round, total_loss
@@ -248,7 +250,15 @@ def release_found(
     post: str = READABLE,
     quantiles: Sequence[float] = MEDIAN,
 ) -> Release:
-    """The release of an outcome whose protocol need not be built again."""
+    """The release of an outcome whose protocol need not be built again.
+
+    Where segments are private its rows are the totals: sums over segments, without distributions.
+    """
+    asked, crossing = campaign, campaign.domain.crossing
+    if isinstance(crossing, Labelled):
+        total = of_all(outcome.raw, crossing)
+        campaign = campaign.by_key
+        outcome = replace(outcome, raw=total, published=total, spread=None, distribution=None)
     shaped = outcome.published if post == PUBLISHED else step(post, also=(PUBLISHED,))(outcome.raw)
     low, high = campaign.domain.reach
     values = ValueSpread.of(
@@ -265,7 +275,7 @@ def release_found(
         scale=(high - low) / 2,
         middle=(high + low) / 2,
         metadata={
-            "campaign": campaign.id,
+            "campaign": asked.id,
             "name": campaign.name,
             **({} if campaign.unit is None else {"unit": campaign.unit}),
             "mechanism": campaign.mechanism,
@@ -386,7 +396,7 @@ def table_csv(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
     writer = csv.writer(lines, lineterminator="\r\n")
     writer.writerow(names)
     for row in rows:
-        for word in ("key", "name", "segment"):
+        for word in ("key", "name", "segment", "first", "second"):
             if word in row and row[word].startswith(_FORMULA):
                 row = {**row, word: f"'{row[word]}"}
         writer.writerow("" if row[name] is None else row[name] for name in names)

@@ -188,7 +188,7 @@ class Round:
     ) -> bytes:
         """The noised report about a user's whole record, and the user's labels: "other" if none are said."""
         words, asked = entropy(self.mechanism.n_words), self.asked_of(record, report_id)
-        told = (0,) * len(self.labels) if labels is None else tuple(labels)
+        own = (0,) * len(self.labels) if labels is None else tuple(labels)
         return make_report(
             self.mechanism,
             asked,
@@ -196,7 +196,7 @@ class Round:
             tag=self.tag,
             round=self.number,
             report_id=report_id,
-            labels=Labels(self.labels).encode(told),
+            labels=Labels(self.labels).encode(own),
         )
 
 

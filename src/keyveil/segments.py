@@ -114,10 +114,10 @@ class Segments:
 
     def labels(self, said: Mapping[str, str | None]) -> tuple[int, ...]:
         """A user's label of each attribute: of what is not said, or not declared, 0."""
-        told = (said.get(name) for name in self.names)
+        own = (said.get(name) for name in self.names)
         return tuple(
             1 + values.index(value) if value in values else 0
-            for value, (_, values) in zip(told, self.attributes, strict=True)
+            for value, (_, values) in zip(own, self.attributes, strict=True)
         )
 
 

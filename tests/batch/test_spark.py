@@ -6,6 +6,7 @@ brings: what runs there proves that the extra brings all that an executor needs.
 
 import os
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,10 @@ from keyveil.batch import Records, perturb_many, tally_partition
 from keyveil.batch.engine import tally_files
 from keyveil.batch.partition import Block
 from keyveil.domain import Record
+from keyveil.segments import Segments
 from keyveil.tally import Tally
+
+PLATFORMS = Segments(told="clear", attributes=(("platform", ("ios",)),))
 
 # What a program that drives Spark imports.
 DRIVER = "import keyveil.batch.spark, pyspark.sql.functions, pyspark.sql.pandas.map_ops"
@@ -197,6 +201,25 @@ def test_records_are_noised_where_they_live(spark, tmp_path):
         assert abs(row["frequency"] - truth) < 6 * row["frequency_se"]
 
 
+def test_labels_in_columns_are_told_and_counted_by_segment(spark, tmp_path):
+    from keyveil.batch.spark import tally_paths, write_reports
+
+    campaign = replace(campaign_of("kvue"), segments=PLATFORMS)
+    rows = [(str(user), "a", 1.0, ("ios", "web", None)[user % 3]) for user in range(900)]
+    frame = spark.createDataFrame(rows, "user string, key string, value double, platform string")
+    out = str(tmp_path / "reports")
+    write_reports(campaign, frame, out)
+    question = campaign.first_round()
+    counted = tally_paths(spark, question, [out]).tally
+    assert {segment: part.n_reports for segment, part in counted.segments.items()} == {
+        (0, 0): 600,
+        (0, 1): 300,
+    }
+    assert counted.unsettled() == []
+    parts = sorted(path for path in (tmp_path / "reports").glob("*.parquet"))
+    assert tally_files(question, parts, folder=tmp_path / "parts").tally == counted
+
+
 def test_strict_stops_spark_too(spark, files):
     from keyveil.batch.spark import tally_paths
     from keyveil.errors import TallyError
@@ -240,3 +263,13 @@ def test_tables_of_pairs_follow_the_rules_of_the_domain():
     many = records_of(campaign, table)
     for place, pairs in enumerate(held.values()):
         assert many.record(place) == campaign.domain.encode(pairs)
+
+
+def test_labels_of_a_table_are_in_the_order_of_its_records():
+    from keyveil.batch.spark import _labels_of
+
+    campaign = replace(campaign_of("kvue"), segments=PLATFORMS)
+    table = pa.table({"user": ["b", "b", "a", "c"], "platform": [None, "ios", "web", None]})
+    assert _labels_of(campaign, table).tolist() == [[1], [0], [0]]
+    assert _labels_of(campaign, table.drop_columns(["platform"])).tolist() == [[0], [0], [0]]
+    assert _labels_of(campaign_of("kvue"), table) is None

@@ -114,4 +114,4 @@ def test_a_central_promise_beside_clear_labels_is_refused_and_beside_private_one
         Campaign(**FIELDS, **relayed, segments=clear)
     assert Campaign(**FIELDS, relay="required", batch=1000, segments=clear).batch == 1000
     private = Segments(told="private", attributes=clear.attributes[:1])
-    assert Campaign(**{**FIELDS, "mechanism": "bucket"}, **relayed, segments=private).segments == private
+    assert Campaign(**FIELDS, **relayed, segments=private).segments == private

@@ -164,6 +164,6 @@ def test_what_a_clear_label_gives_away_and_what_liars_do_in_a_small_segment(camp
     assert 7 < inside["bound"] / whole["bound"] < 11
     assert inside["success"] <= 1.2 * inside["bound"]
     assert "0.01 of all devices are 0.0917 of this segment" in inside["note"]
-    assert "no label is told in the clear" in refused("attack", plain, "--kind", "segments")
+    assert "no label is in the clear" in refused("attack", plain, "--kind", "segments")
     names = json.loads(keyveil("attack", plain, "--users", 2000, "--json").stdout)["attacks"]
     assert {each["kind"] for each in names} == {"averaging", "poisoning", "replay", "reconstruction"}

@@ -54,7 +54,7 @@ def reports(campaign, pairs, tmp_path):
     path = tmp_path / "reports.parquet"
     shown = keyveil("perturb", campaign, pairs, "-o", path)
     assert shown.exit_code == 0, shown.output
-    assert 'no column country: everybody is told to be "other"' in shown.output
+    assert 'no column country: everybody is "other"' in shown.output
     return path
 
 
@@ -74,7 +74,7 @@ def test_a_table_a_segment(campaign, reports, tmp_path):
     out = tmp_path / "by.csv"
     shown = keyveil("estimate", campaign, reports, "--by", "platform", "-o", out)
     assert shown.exit_code == 0, shown.output
-    assert "People, by platform: told in the clear, not private" in shown.output
+    assert "People, by platform: labels in the clear, not private" in shown.output
     rows = list(csv.DictReader(out.read_text(encoding="utf-8").splitlines()))
     assert [(row["attribute"], row["segment"], row["key"]) for row in rows] == [
         ("platform", value, key) for value in ("android", "ios", "other") for key in ("maps", "mail")
@@ -97,3 +97,28 @@ def test_a_tally_as_a_file_keeps_its_segments(campaign, reports, tmp_path):
 def test_an_attribute_that_there_is_not_is_refused(campaign, reports):
     shown = CliRunner().invoke(command, ["estimate", str(campaign), str(reports), "--by", "colour"])
     assert "expected an attribute among country, platform" in str(shown.exception)
+
+
+def test_simulations_score_every_segment_by_itself(pairs):
+    shown = keyveil(
+        "simulate",
+        pairs,
+        "--mechanism",
+        "kvue",
+        "--epsilon",
+        "4",
+        "--repeats",
+        "2",
+        "--segment",
+        "platform",
+        "--json",
+    )
+    rows = json.loads(shown.stdout)
+    assert [(row["segment"], row["users"]) for row in rows] == [("android", 300), ("ios", 300), ("web", 300)]
+    assert "ios: 300 users" in keyveil(
+        "simulate", pairs, "--mechanism", "kvue", "--epsilon", "4", "--repeats", "1", "--segment", "platform"
+    ).stdout.replace("\n", " ")
+    refused = CliRunner().invoke(
+        command, ["simulate", str(pairs), "--mechanism", "kvue", "--epsilon", "4", "--segment", "colour"]
+    )
+    assert 'lacks the column "colour" that --segment names' in str(refused.exception)

@@ -180,3 +180,46 @@ def test_reports_with_labels_are_examined_and_segments_compared(told):
         "platform",
     }
     assert min(each["p"] for each in found["segments"]) > 1e-6
+
+
+@pytest.mark.parametrize("mechanism", ["auto", "ks-grr"])
+def test_labels_ride_along_in_every_round(caller, mechanism):
+    segments = Segments(told="clear", attributes=(("platform", ("ios",)),))
+    keys = [f"key {n}" for n in range(30)]
+    campaign = asking(2, mechanism=mechanism, segments=segments, keys=keys, epsilon=4.0, pairs_per_user=2)
+    caller.create(campaign, uploads="open")
+    number, counted = 1, 0
+    while True:
+        asked = campaign.read_round(caller("GET", f"/v1/campaigns/{campaign.id}").json["round"])
+        assert (asked.number, asked.labels) == (number, (1,))
+        crowd = crowd_of(campaign, 400, number, asked)
+        assert set(caller.send(campaign, crowd.reports)) == {"accepted"}
+        tally = caller.collector.readout.tally(campaign.id, number)
+        assert tally.unsettled() == []
+        assert tally == campaign.tally(crowd.reports, asked)
+        counted += tally.segments[0, 1].n_reports
+        following = caller.close_round(campaign, number).json["next_round"]
+        if following is None:
+            break
+        number = following
+    assert number > 1
+    said = caller("GET", f"/v1/campaigns/{campaign.id}/breakdowns", token=caller.admin).json
+    assert not said["is_open"]
+    (platform,) = said["attributes"]
+    assert {one["value"]: one["users"] for one in platform["segments"]} == {
+        "ios": counted,
+        "other": 400 * number - counted,
+    }
+    assert all(len(one["columns"]["frequency"]) == 30 for one in platform["segments"])
+    assert "taken to be as among all users" in said["metadata"]["notes"][1]
+
+
+def test_other_segments_are_another_question(caller):
+    campaign = asking(2, segments=Segments(told="clear", attributes=(("platform", ("ios",)),)))
+    caller.create(campaign, uploads="open")
+    body = {**json.loads(campaign.canonical_json), "segments": {"told": "clear", "platform": ["ios", "web"]}}
+    said = caller("POST", f"/v1/campaigns/{campaign.id}/compare", token=caller.admin, json_body=body).json
+    (change,) = said["changes"]
+    assert (change["field"], change["reports_stay_usable"]) == ("segments", False)
+    assert change["before"] == {"told": "clear", "platform": ["ios"]}
+    assert "places of attributes and values" in change["why"]

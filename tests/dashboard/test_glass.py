@@ -1,10 +1,12 @@
 """The visitor is a device: the JavaScript client in a real browser, its ledger in IndexedDB."""
 
 import json
+from dataclasses import replace
 
 from browsing import ask, expect, visiting
 
 from keyveil.cli.stage import glass_campaign, raised
+from keyveil.segments import Segments
 
 
 def with_ledger(script):
@@ -94,6 +96,27 @@ def test_people_are_made_up_in_a_demo_and_with_its_token_only(browser, tmp_path)
             page = visitor.go(f"/glass/{campaign.id}")
             page.get_by_role("button", name=button).click()
             expect(page.locator(".glass-count")).to_have_text("50")
+
+
+def test_what_is_said_in_the_clear_is_chosen_and_called_not_private(browser, tmp_path):
+    segments = Segments(told="clear", attributes=(("platform", ("android", "ios")),))
+    campaign = replace(glass_campaign(), segments=segments)
+    with raised(f"sqlite:///{tmp_path}/demo.db", 0) as stage:
+        stage.create(campaign, uploads="open")
+        with visiting(browser, stage.url, token=stage.token) as visitor:
+            page = visitor.go(f"/glass/{campaign.id}")
+            expect(page.get_by_text("It is not private: whoever reads the report knows it.")).to_be_visible()
+            expect(page.get_by_text("with what is chosen above, which is not noised")).to_be_visible()
+            page.get_by_label("platform").select_option("ios")
+            page.get_by_label("I agree").check()
+            page.get_by_role("button", name="Noise it and send").click()
+            expect(page.get_by_text("The collector has it.")).to_be_visible()
+            expect(
+                page.get_by_text("The report says in the clear, without noise: platform ios.")
+            ).to_be_visible()
+            sent = bytes.fromhex(page.locator(".bits code").inner_text().replace(" ", ""))
+            assert len(sent) == campaign.first_round().report_bytes
+            assert sent[-1] == 2
 
 
 def reports(process, campaign):

@@ -78,10 +78,15 @@ def test_the_glossary_is_two_screens_at_most():
 
 
 def test_told_is_no_name_and_hardly_a_word():
-    """It was 249 things in 64 files."""
-    sources = [path for path in (ROOT / "src").rglob("*") if path.suffix in (".py", ".js", ".toml", ".yml")]
+    """It was 249 things in 64 files. A campaign's file says it of segments, and they read it."""
+    sources = [
+        path
+        for path in (ROOT / "src").rglob("*")
+        if path.suffix in (".py", ".js", ".toml", ".yml") and path.name != "segments.py"
+    ]
     lines = [line for path in sources for line in path.read_text(encoding="utf-8").splitlines()]
-    assert sum(re.search(r"\btold\b", line) is not None for line in lines) <= 20
+    # But for the field of that name: told = "clear".
+    assert sum(re.search(r"\btold\b(?!\"?\s?[=:])", line) is not None for line in lines) <= 20
     names = [
         token.string
         for path in sources

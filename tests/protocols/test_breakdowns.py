@@ -79,7 +79,7 @@ def test_the_table_is_long_and_in_the_order_of_the_file() -> None:
     said = json.loads(found.to_json())
     assert len(said["rows"]) == len(rows) == 36
     assert said["metadata"]["users"] == found.users
-    assert said["metadata"]["notes"] == ["labels were told in the clear: they are not private"]
+    assert said["metadata"]["notes"] == ["labels are in the clear: they are not private"]
     assert found.to_arrow().column_names == found.columns
     assert list(found.estimates("platform")) == ["web", "=cmd()", "other"]
 

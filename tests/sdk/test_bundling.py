@@ -173,7 +173,7 @@ def test_a_bundle_for_a_page_runs_there_and_holds_nothing_of_nodes(project, expe
     """U3: bundlers refused the client, which named node:crypto and awaited it at its top."""
     made = bundle_by(bundler, "page", project)
     assert "node:" not in made
-    # All mechanisms are in it, for a campaign names its own, series, which are 5 kB, segments and pairs; 63 kB.
+    # All mechanisms are in it, for a campaign names its own, series, which are 5 kB, and segments; 63 kB.
     assert len(made.encode()) < 63_000
     assert run_in_page(project) == expected
 

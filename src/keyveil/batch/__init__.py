@@ -5,6 +5,7 @@ that for files on this machine, `spark` for frames on many.
 """
 
 import keyveil.batch.literature  # noqa: F401  # registers what it knows
+from keyveil.batch.crossing import crossed
 from keyveil.batch.partition import Block, Partition, tally_partition
 from keyveil.batch.perturb import perturb_many
 from keyveil.batch.records import Records
@@ -17,6 +18,7 @@ __all__ = [
     "Records",
     "SecureStream",
     "Stream",
+    "crossed",
     "perturb_many",
     "tally_partition",
 ]

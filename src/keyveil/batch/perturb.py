@@ -47,9 +47,9 @@ def perturb_many(
     _check_words(mechanism)
     source = SecureStream() if stream is None else stream
     head = Envelope(campaign=tag, round=round, report_id=bytes(REPORT_ID_BYTES), payload=b"").to_bytes()
-    told = np.empty((len(records), 0), dtype=np.uint8) if labels is None else labels
+    clear = np.empty((len(records), 0), dtype=np.uint8) if labels is None else labels
     end = HEADER_BYTES + mechanism.layout.n_bytes
-    reports = np.empty((len(records), end + told.shape[1]), dtype=np.uint8)
+    reports = np.empty((len(records), end + clear.shape[1]), dtype=np.uint8)
     reports[:, :HEADER_BYTES] = np.frombuffer(head, dtype=np.uint8)
     if ids is None:
         ids = draw_octets(source, len(records), REPORT_ID_BYTES)
@@ -60,7 +60,7 @@ def perturb_many(
             some = some.rounded(dithers_of(ids[first:last]))
         public = None if mechanism.public_word is None else words_of_ids(tag, round, ids[first:last])
         reports[first:last, HEADER_BYTES:end] = draw_answers(mechanism, some, source, public)
-    reports[:, end:] = told
+    reports[:, end:] = clear
     return reports
 
 

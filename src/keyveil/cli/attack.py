@@ -119,7 +119,7 @@ def _meant(campaign: Campaign) -> tuple[str, ...]:
 def _smallest(campaign: Campaign) -> float:
     """The part of the users in a segment of the attribute with the most values, were all as large."""
     if not campaign.clear_labels:
-        raise MechanismError("no label is told in the clear")
+        raise MechanismError("no label is in the clear")
     return 1 / (1 + max(campaign.clear_labels))
 
 

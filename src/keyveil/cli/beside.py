@@ -13,7 +13,7 @@ import matplotlib as mpl
 import numpy as np
 
 from keyveil.chart import draw
-from keyveil.cli.crowd import asked_about
+from keyveil.cli.crowd import as_crossed, asked_about
 from keyveil.cli.files import write_text
 from keyveil.release import cells_of
 
@@ -62,6 +62,8 @@ class Beside:
 def beside_truth(rows: Sequence[dict[str, Any]], campaign: Campaign, people: Population) -> list[Beside]:
     """The rows of a release beside what holds of the people, the most frequent first."""
     asked, _ = asked_about(campaign, people)
+    if campaign.segments is None or campaign.segments.is_clear:
+        asked = as_crossed(campaign, asked)
     shares, means = asked.frequency(), asked.mean()
     found = [
         Beside(

@@ -21,6 +21,7 @@ from keyveil.campaign import Campaign
 from keyveil.errors import CampaignError
 from keyveil.report import REPORT_ID_BYTES
 from keyveil.rounds import Round
+from keyveil.simulate.breakdowns import crossed
 from keyveil.simulate.population import Population
 
 # Reports made at once.
@@ -41,11 +42,20 @@ def asked_about(campaign: Campaign, held: Population) -> tuple[Population, int]:
         meant[known],
         held.values[known],
         n_users=held.n_users,
-        names=campaign.domain.names,
+        names=campaign.domain.key_names,
         value_range=held.value_range,
     )
     named = np.isin(np.array(held.names), campaign.domain.keys)[held.codes]
     return replace(people, user_names=held.user_names, labels=held.labels), int((~named).sum())
+
+
+def as_crossed(campaign: Campaign, people: Population) -> Population:
+    """The same people with what is asked about instead of keys: pairs of them, or keys by private segment."""
+    crossing = campaign.domain.crossing
+    if crossing is None:
+        return people
+    labels = None if people.labels is None else people.labels[:, 0].astype(np.int64)
+    return crossed(people, crossing, labels)
 
 
 class FileUsers:
@@ -58,7 +68,8 @@ class FileUsers:
                 "let a collector open them and use `keyveil send`, or choose a mechanism of one round"
             )
         self.campaign = campaign
-        self._people, self.n_unknown = asked_about(campaign, held)
+        people, self.n_unknown = asked_about(campaign, held)
+        self._people = as_crossed(campaign, people)
         self._round = campaign.only_round() if asked is None else asked
         self._people = self._asked_of(self._round)
 

@@ -6,14 +6,15 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from keyveil.errors import DomainError, TallyError
+from keyveil.errors import CampaignError, DomainError, TallyError
 
 if TYPE_CHECKING:
     from keyveil.breakdowns import Breakdowns
+    from keyveil.pairs import PairsRelease
     from keyveil.release import Release
 
 _FORMS = (".csv", ".json", ".parquet", ".arrow")
@@ -52,6 +53,7 @@ _FORMS = (".csv", ".json", ".parquet", ".arrow")
     multiple=True,
     help="A row a segment and key, of the segments of this attribute; may be repeated.",
 )
+@click.option("--pairs", is_flag=True, help="A row a pair of keys, where the campaign asks about pairs.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--strict", is_flag=True, help="Stop at the first report that is refused.")
 @click.option(
@@ -67,6 +69,7 @@ def estimate(
     quantiles: str,
     bins: bool,
     by: tuple[str, ...],
+    pairs: bool,
     as_json: bool,
     strict: bool,
     protocol: str | None,
@@ -79,6 +82,7 @@ def estimate(
     from keyveil.breakdowns import break_down
     from keyveil.campaign import Campaign
     from keyveil.cli.counting import count_files, follow_rounds, read_tally
+    from keyveil.pairs import pairs_of
     from keyveil.release import release_outcome
 
     if out is not None and out.suffix not in _FORMS:
@@ -98,16 +102,22 @@ def estimate(
         history = [(asked.first_round(), total)]
         made = asked.estimate(total, post=post, quantiles=parts)
         n_reports, is_whole = total.n_reports, counted.is_whole
+    if by and pairs:
+        raise CampaignError("--by and --pairs are two tables; ask for one")
     apart = break_down(asked, history, by=by, post=post, quantiles=parts) if by else None
+    both = pairs_of(asked, made) if pairs else None
+    shown = apart or both or made
     if out is not None:
-        _write(made if apart is None else apart, out, bins=bins or None)
+        _write(shown, out, bins=bins or None)
         click.echo(f"wrote the release of {n_reports} reports to {out}", err=True)
     if as_json:
-        click.echo((made if apart is None else apart).to_json())
-    elif apart is None:
-        show_release(made, top)
-    else:
+        click.echo(shown.to_json())
+    elif apart is not None:
         show_breakdowns(apart, made, top)
+    elif both is not None:
+        show_pairs(both, top)
+    else:
+        show_release(made, top)
     if not is_whole:
         sys.exit(1)
 
@@ -123,7 +133,7 @@ def _parts(said: str) -> tuple[float, ...]:
     raise DomainError(f'--quantiles are numbers between 0 and 1, such as "0.1,0.5,0.9", got {said[:40]!r}')
 
 
-def _write(release: Release | Breakdowns, out: Path, *, bins: bool | None) -> None:
+def _write(release: Release | Breakdowns | PairsRelease, out: Path, *, bins: bool | None) -> None:
     import pyarrow as pa
     import pyarrow.parquet
 
@@ -186,4 +196,33 @@ def show_breakdowns(apart: Breakdowns, whole: Release, top: int) -> None:
             (Text(printable(key)), *(cells[key] for cells in found.values())) for key in keys
         ]
         heads = ("key", *(f"{printable(value)}, {users[value]:,} reports" for value in known))
-        output().print(table(f"People, by {attribute}: told in the clear, not private", heads, rows))
+        labels = "private" if "segment_shares" in apart.metadata else "in the clear, not private"
+        output().print(table(f"People, by {attribute}: labels {labels}", heads, rows))
+
+
+def show_pairs(found: PairsRelease, top: int) -> None:
+    """The pairs with the largest sure lift: shares of users, lifts, and what is sure of all together."""
+    from rich.text import Text
+
+    from keyveil.cli.console import output, printable, table
+
+    def share(row: dict[str, Any], name: str) -> str:
+        low, high = row[f"{name}_low"], row[f"{name}_high"]
+        return f"{100 * row[name]:.1f} % ({100 * low:.1f} .. {100 * high:.1f})"
+
+    def lift(row: dict[str, Any]) -> str:
+        if row["lift"] is None:
+            return "?"
+        high = "?" if row["lift_high"] is None else f"{row['lift_high']:.2f}"
+        return f"{row['lift']:.2f} ({row['lift_low']:.2f} .. {high})"
+
+    rows: list[tuple[Text | str, ...]] = [
+        (
+            Text(printable(f"{row['first']} & {row['second']}")),
+            share(row, "both"),
+            lift(row),
+            row["surely"],
+        )
+        for row in found.top(top)
+    ]
+    output().print(table("Held together", ("pair", "people", "lift", "surely, of all pairs"), rows))

@@ -13,6 +13,7 @@ import click
 
 from keyveil.cli.columns import column_options, read_own, tell
 from keyveil.cli.promising import central_options, promised
+from keyveil.cli.segmenting import breakdown_options, broken_down, tell_broken_down
 from keyveil.cli.settings import want_option
 from keyveil.cli.simulate import parse_range
 from keyveil.cli.waves import in_waves, plan_waves, series_option
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
 @click.option("--unit", help="What values are counted in, as minutes; it needs --value-range or --from.")
 @central_options
 @series_option
+@breakdown_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option(
     "--plot", type=click.Path(path_type=Path, dir_okay=False), help="Write errors against users as SVG."
@@ -95,6 +97,8 @@ def plan(
     batch: int | None,
     honest: float | None,
     said_series: str | None,
+    segments: int | None,
+    pairs: bool,
     **columns: Any,
 ) -> None:
     """Predict errors and choose a mechanism; of --users, --epsilon and --error one may be left out.
@@ -165,10 +169,13 @@ def plan(
         click.echo(f"wrote {write}", err=True)
         if series is not None:
             return
+    apart = broken_down(made, pairs_per_user, segments, pairs)
     if as_json:
-        click.echo(json.dumps({**made.to_fields(), "shuffled": _shuffled(made, keys)._asdict()}, indent=2))
+        shuffled = _shuffled(made, keys)._asdict()
+        click.echo(json.dumps({**made.to_fields(), **apart, "shuffled": shuffled}, indent=2))
     else:
         _print(made, keys, scale)
+        tell_broken_down(apart)
 
 
 def _crowd(

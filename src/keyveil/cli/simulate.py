@@ -16,7 +16,9 @@ from keyveil.errors import BudgetError, DomainError, MechanismError
 from keyveil.methods import WANTS
 
 if TYPE_CHECKING:
+    from keyveil.segments import Segments
     from keyveil.simulate import Cell
+    from keyveil.simulate.population import Population
 
 
 @click.command()
@@ -44,6 +46,11 @@ if TYPE_CHECKING:
     type=click.Choice(WANTS),
     help="What is to be known best, for auto; with distribution, how values are spread is scored.",
 )
+@click.option(
+    "--segment",
+    metavar="COLUMN",
+    help="Score the users of every value of this column by themselves, as a breakdown has them.",
+)
 @central_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option(
@@ -64,6 +71,7 @@ def simulate(
     post: str,
     settings: tuple[str, ...],
     want: str | None,
+    segment: str | None,
     as_json: bool,
     out: Path | None,
     central: float | None,
@@ -80,6 +88,7 @@ def simulate(
     from keyveil.numerics import parse_epsilon
     from keyveil.protocols import parse_options
     from keyveil.simulate import run
+    from keyveil.simulate.pairs import segments_in
 
     names = split(mechanism)
     if not names:
@@ -92,33 +101,57 @@ def simulate(
         epsilons = [LARGEST_LOCAL]
     if not epsilons:
         raise BudgetError("--epsilon must give at least one budget")
-    reading = read_own(pairs, value_range=parse_range(value_range), clamp=clamp, **columns)
+    if segment is not None and out is not None:
+        raise DomainError("--out draws one crowd; leave it out beside --segment, or take --json")
+    apart = None if segment is None else segments_in(pairs, segment)
+    how = {"value_range": parse_range(value_range), "clamp": clamp, "segments": apart, **columns}
+    reading = read_own(pairs, **how)
     tell(reading.settled())
-    population = reading.population
-    with progress("simulating", len(names) * len(epsilons) * max(repeats, 1)) as advance:
-        cells = run(
-            population,
-            names,
-            epsilons,
-            pairs_per_user=pairs_per_user,
-            repeats=repeats,
-            seed=seed,
-            top=top,
-            post=post,
-            options=parse_options(settings),
-            want=want,
-            central=hidden,
-            progress=lambda label: advance(label=label),
-        )
+    parts = {None: reading.population} if apart is None else _parts(reading.population, apart)
+    typical = reading.population.typical_size() if pairs_per_user is None else pairs_per_user
+    found: list[tuple[str | None, Cell]] = []
+    with progress("simulating", len(parts) * len(names) * len(epsilons) * max(repeats, 1)) as advance:
+        for value, population in parts.items():
+            cells = run(
+                population,
+                names,
+                epsilons,
+                pairs_per_user=typical,
+                repeats=repeats,
+                seed=seed,
+                top=top,
+                post=post,
+                options=parse_options(settings),
+                want=want,
+                central=hidden,
+                progress=lambda label: advance(label=label),
+            )
+            found += [(value, cell) for cell in cells]
     if out is not None:
         from keyveil.simulate.plot import write_results
 
-        for path in write_results(cells, out, source=pairs.name):
+        for path in write_results([cell for _, cell in found], out, source=pairs.name):
             click.echo(f"wrote {path}", err=True)
     if as_json:
-        click.echo(json.dumps([cell.to_fields() for cell in cells], indent=2))
+        rows = [cell.to_fields() | ({} if value is None else {"segment": value}) for value, cell in found]
+        click.echo(json.dumps(rows, indent=2))
     else:
-        _print(cells)
+        for value in parts:
+            _print([cell for of, cell in found if of == value], value)
+
+
+def _parts(population: Population, apart: Segments) -> dict[str | None, Population]:
+    """The users of every value of the only attribute, where any of them holds anything."""
+    import numpy as np
+
+    assert population.labels is not None
+    (name,) = apart.names
+    parts: dict[str | None, Population] = {}
+    for label, value in enumerate(apart.values(name)):
+        part = population.take(np.flatnonzero(population.labels[:, 0] == label))
+        if part.codes.size:
+            parts[value] = part
+    return parts
 
 
 def split(text: str) -> list[str]:
@@ -139,12 +172,12 @@ def parse_range(text: str | None) -> tuple[float, float] | None:
     return low, high
 
 
-def _print(cells: list[Cell]) -> None:
-    from keyveil.cli.console import output, table
+def _print(cells: list[Cell], segment: str | None = None) -> None:
+    from keyveil.cli.console import output, printable, table
 
-    first = cells[0]
+    first, whose = cells[0], "" if segment is None else f"{printable(segment)}: "
     title = (
-        f"{first.users:,} users, {first.keys:,} keys, l = {first.pairs_per_user}, post: {first.post}, "
+        f"{whose}{first.users:,} users, {first.keys:,} keys, l = {first.pairs_per_user}, post: {first.post}, "
         f"{first.repeats} repeats; value ± standard error"
     )
     shown = ["frequency_mse", "mean_mse", "frequency_mse_top", "mean_mse_top", "precision_top", "ncr_top"]

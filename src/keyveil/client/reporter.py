@@ -24,8 +24,8 @@ Reports go to the collector, or sealed through a relay (`relay=`, see `courier`)
 good.
 
 Where a campaign tells its users apart in the clear a report carries the device's labels, as `segments` names
-them, beside its answer; where it does so privately the label is hidden in the answer, as what is held is. They
-belong to the vote: what was answered once is repeated, whatever they become.
+them, beside its answer; where it does so privately the label is hidden in the answer, as what is held is.
+They belong to the vote: what was answered once is repeated, whatever they become.
 
 Ids of reports are drawn here, unless the campaign issues them: then the collector is asked for one, with a
 nonce of the device's, in every round another and in each always the same: asking again brings no other id.
@@ -196,9 +196,9 @@ class Reporter:
         if not 0 <= exit_timeout <= _LONGEST_EXIT:
             raise ValueError(f"exit_timeout must be seconds from 0 to {_LONGEST_EXIT:g}")
         self._campaign = campaign
-        told = _labels(campaign, {} if segments is None else segments)
-        self._labels = told if campaign.clear_labels else ()
-        self._private_label = 0 if campaign.clear_labels or not told else told[0]
+        labels = _labels(campaign, {} if segments is None else segments)
+        self._labels = labels if campaign.clear_labels else ()
+        self._private_label = 0 if campaign.clear_labels or not labels else labels[0]
         self._ledger = None if ledger is None else Ledger(ledger, clock=clock)
         self._addresses = Addresses(
             collector=collector,

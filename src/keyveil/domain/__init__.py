@@ -1,6 +1,6 @@
 """What a user may hold: keys, value ranges, records; and how one signed key is drawn from a record."""
 
-from keyveil.domain.crossing import Crossing, Labelled, Pairs
+from keyveil.domain.crossing import MOST_PAIRED_KEYS, Crossing, Labelled, Pairs
 from keyveil.domain.dither import (
     DITHER_BINS,
     UNDITHERED,
@@ -31,6 +31,7 @@ __all__ = [
     "DUMMY",
     "FULL_LEVEL",
     "HALF_LEVEL",
+    "MOST_PAIRED_KEYS",
     "OTHER",
     "UNDITHERED",
     "Crossing",

@@ -11,7 +11,7 @@ Neither draws anything, so the kernel behind it keeps its loss: records over cro
 A pair of keys has two codes, with the value of either: a symbol tells one value, and which of two it should
 be is asked both ways. Frequencies lose nothing by that to first order in a small epsilon (two symbols a pair
 double the noise of each, and are two looks at one frequency), and each key's mean among holders of the other
-is told. A key by itself has a code as well: what of two shares is chance follows from both alone.
+is known. A key by itself has a code as well: what of two shares is chance follows from both alone.
 
 The size of a segment is a crossed key that everybody of it holds, with the highest value.
 """

@@ -7,7 +7,7 @@ Four shapes cover every mechanism:
     Subset(n, w)  n bits of which w are set, the first in the lowest
     Symbol(size)  one number below `size`, little endian, in the fewest whole bytes
 
-Where users are told apart in the clear their labels follow the answer:
+Clear labels, where there are any, follow the answer:
 
     Labels(sizes)  a number for each size, from 0 up to it, a byte each
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from keyveil.domain import Crossing, Labelled
+from keyveil.batch import Records
+from keyveil.batch import crossed as cross_records
+from keyveil.domain import Crossing
 from keyveil.errors import PairsError
 from keyveil.simulate.population import Floats, Ints, Population, insecure_generator
 
@@ -14,55 +16,15 @@ from keyveil.simulate.population import Floats, Ints, Population, insecure_gener
 def crossed(population: Population, crossing: Crossing, labels: Ints | None = None) -> Population:
     """The same people with the records that devices make of theirs (`domain.crossing`).
 
-    >>> from keyveil.domain import Pairs, Record
-    >>> people = Population.from_pairs(np.array([0, 0, 1]), np.array([0, 2, 1]), np.array([1.0, -1.0, 0.0]),
-    ...                                n_users=2, names=["maps", "mail", "chat"])
-    >>> both = Pairs.among(range(3))
-    >>> list(crossed(people, both).records()) == [both.of(record) for record in people.records()]
-    True
+    >>> from keyveil.domain import Pairs
+    >>> people = with_tastes(users=9, keys=4, pairs_per_user=2, tastes=2)
+    >>> crossed(people, Pairs.among(range(4))).sizes.tolist()
+    [4, 4, 4, 4, 4, 4, 4, 4, 4]
     """
-    users = np.repeat(np.arange(population.n_users), population.sizes)
-    if isinstance(crossing, Labelled):
-        if labels is None or labels.size != population.n_users:
-            raise PairsError(f"expected a label for each of {population.n_users} users")
-        everybody = np.arange(population.n_users)
-        starts = labels * crossing.width
-        owners = np.concatenate([users, everybody])
-        codes = np.concatenate([starts[users] + population.codes, starts + crossing.n_keys])
-        values = np.concatenate([population.values, np.ones(population.n_users)])
-    else:
-        place = np.full(population.n_keys, -1)
-        place[list(crossing.keys)] = np.arange(len(crossing.keys))
-        first, second = _within_users(population)
-        table = np.full((population.n_keys, population.n_keys), -1)
-        held = np.array(crossing.held)
-        table[held[:, 0], held[:, 1]] = len(crossing.keys) + 2 * np.arange(len(held))
-        code = table[population.codes[first], population.codes[second]]
-        asked = code >= 0
-        first, second, code = first[asked], second[asked], code[asked]
-        single = place[population.codes] >= 0
-        owners = np.concatenate([users[single], users[first], users[first]])
-        codes = np.concatenate([place[population.codes[single]], code, code + 1])
-        values = np.concatenate(
-            [population.values[single], population.values[first], population.values[second]]
-        )
-    order = np.lexsort((codes, owners))
-    return replace(
-        population,
-        names=crossing.names(tuple(population.names)),
-        offsets=np.concatenate(([0], np.cumsum(np.bincount(owners, minlength=population.n_users)))),
-        codes=codes[order],
-        values=values[order],
-    )
-
-
-def _within_users(population: Population) -> tuple[Ints, Ints]:
-    """The places of every two pairs of the same user, the smaller code first."""
-    rank = np.arange(population.codes.size) - np.repeat(population.offsets[:-1], population.sizes)
-    later = np.repeat(population.sizes, population.sizes) - rank - 1
-    first = np.repeat(np.arange(rank.size), later)
-    within = np.arange(first.size) - np.repeat(np.cumsum(later) - later, later)
-    return first, first + 1 + within
+    held = Records(offsets=population.offsets, codes=population.codes, values=population.values)
+    made = cross_records(held, crossing, labels)
+    names = crossing.names(tuple(population.names))
+    return replace(population, names=names, offsets=made.offsets, codes=made.codes, values=made.values)
 
 
 def in_segments(

@@ -25,7 +25,7 @@ from keyveil.batch.labels import labels_of
 from keyveil.batch.records import units_of
 from keyveil.domain import Domain
 from keyveil.errors import PairsError
-from keyveil.segments import OTHER, Segments
+from keyveil.segments import MOST_VALUES, OTHER, Segments
 from keyveil.simulate.population import Floats, Ints, Population
 from keyveil.simulate.tables import read_table
 
@@ -71,7 +71,7 @@ class Reading:
     clamped: int = 0
     """Pairs whose value went to the nearer end of the range."""
     unlabelled: tuple[str, ...] = ()
-    """Attributes by which users are told apart, and which no column names."""
+    """Attributes of the users that no column names."""
 
     def within(self, low: float, high: float) -> Reading:
         """The same with another range of values; those outside go to its ends."""
@@ -112,7 +112,7 @@ class Reading:
         said += [f"rows skipped {why}: {count:,}" for why, count in self.skipped.items() if count]
         if self.clamped:
             said.append(f"values outside [{low:g}, {high:g}], clamped to its ends: {self.clamped:,}")
-        said += [f'no column {name}: everybody is told to be "{OTHER}"' for name in self.unlabelled]
+        said += [f'no column {name}: everybody is "{OTHER}"' for name in self.unlabelled]
         return said
 
 
@@ -144,10 +144,10 @@ def read_file(
     table = read_table(path)
     if table.cells.num_rows == 0:
         raise PairsError(f"{path.name} has no rows; expected one row a pair")
-    told = (
+    named = (
         () if segments is None else tuple(name for name in segments.names if name in table.cells.column_names)
     )
-    found = _find(table.cells.drop_columns(list(told)), columns or Columns(), path)
+    found = _find(table.cells.drop_columns(list(named)), columns or Columns(), path)
     cells = table.cells.select([found.user, found.key, found.value]).rename_columns(list(COLUMNS))
     rows = _Rows.of(cells, found, path, skip=skip)
     owners, codes, values, first = rows.combined(combine)
@@ -173,7 +173,7 @@ def read_file(
             user_names=rows.user_names,
             labels=None
             if segments is None
-            else rows.labels(segments, {name: table.cells[name] for name in told}),
+            else rows.labels(segments, {name: table.cells[name] for name in named}),
         ),
         values=values,
         form=table.form,
@@ -182,8 +182,21 @@ def read_file(
         combine=combine,
         skipped=rows.skipped,
         clamped=int(outside.sum()),
-        unlabelled=() if segments is None else tuple(name for name in segments.names if name not in told),
+        unlabelled=() if segments is None else tuple(name for name in segments.names if name not in named),
     )
+
+
+def segments_in(path: str | Path, column: str) -> Segments:
+    """The segments that a column of a file names: the values that most rows have; all others are "other"."""
+    path = Path(path)
+    cells = read_table(path).cells
+    named = _named(list(cells.column_names), column, "segment", path)
+    counts = pc.value_counts(cells[named].cast(pa.string()).drop_null())
+    rows = sorted(
+        ((each["counts"], each["values"]) for each in counts.to_pylist()), key=lambda row: (-row[0], row[1])
+    )
+    values = tuple(value for _, value in rows if value not in ("", OTHER))
+    return Segments(told="clear", attributes=((named, values[:MOST_VALUES]),))
 
 
 # --- columns ---

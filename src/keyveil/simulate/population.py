@@ -38,7 +38,7 @@ class Population:
     user_names: NDArray[Any] | None = None
     """Who they are, where a file says so."""
     labels: NDArray[np.uint8] | None = None
-    """Everybody's label of each attribute, a row each, where users are told apart (`keyveil.segments`)."""
+    """Everybody's label of each attribute, a row each, where there are any (`keyveil.segments`)."""
 
     @classmethod
     def from_pairs(

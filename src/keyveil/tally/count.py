@@ -123,9 +123,9 @@ class Counter:
         bad: Mask = np.asarray((labels > self._labels).any(axis=1))
         known = ~bad
         bad[known] = self._count(answers.only(known), None if ids is None else ids.only(known))
-        for attribute, told in enumerate(labels.T):
-            for label in np.unique(told[~bad]).tolist():
-                here = ~bad & (told == label)
+        for attribute, column in enumerate(labels.T):
+            for label in np.unique(column[~bad]).tolist():
+                here = ~bad & (column == label)
                 self._segment(attribute, label).add(
                     answers.only(here), None if ids is None else ids.only(here)
                 )

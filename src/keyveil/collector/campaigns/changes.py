@@ -74,6 +74,9 @@ def _change(name: str, before: Any, after: Any) -> Change:
         stays, why = False, "where ids are issued, the index or hash of a report follows from its id"
     elif name == "dither":
         stays, why = False, "values are rounded by another word, or counted in other bins"
+    elif name == "segments":
+        stays, why = False, "a report says its labels by the places of attributes and values"
+        before, after = (None if each is None else each.to_fields() for each in (before, after))
     elif name in ("value_range", "beyond"):
         stays, why = False, "a report speaks of values by their place in the range"
     else:

@@ -1,4 +1,4 @@
-"""Where it differs: segments side by side, told apart and made representative; keys held together."""
+"""Where it differs: segments side by side, compared and made representative; keys held together."""
 
 from keyveil.estimate.breakdowns.cells import Cells
 from keyveil.estimate.breakdowns.differences import (
@@ -10,8 +10,8 @@ from keyveil.estimate.breakdowns.differences import (
     most_different,
 )
 from keyveil.estimate.breakdowns.pairs import TOWARDS_CHANCE, Together, pairs_together
-from keyveil.estimate.breakdowns.private import by_segment, of_all, segment_shares
 from keyveil.estimate.breakdowns.population import design_effect, represent, weights_of
+from keyveil.estimate.breakdowns.private import by_segment, of_all, segment_shares
 from keyveil.estimate.breakdowns.shrunk import SPREADS, Shrunk, towards_whole
 
 __all__ = [

@@ -132,8 +132,8 @@ class Cells:
             np.array([getattr(segment, name) for segment in heard])
             for name in ("frequency", "frequency_se", "mean", "mean_se", "covariance")
         )
-        told = np.array([not segment.means_are_biased for segment in heard])[:, None]
-        clear = told & (frequency > CLEAR_OF_ZERO * noise)
+        unbiased = np.array([not segment.means_are_biased for segment in heard])[:, None]
+        clear = unbiased & (frequency > CLEAR_OF_ZERO * noise)
         size = np.where(clear, frequency, 1.0)
         error = np.where(clear, error, np.inf)
         with np.errstate(invalid="ignore"):

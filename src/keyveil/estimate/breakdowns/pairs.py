@@ -87,7 +87,7 @@ class Together:
         return self._ratio(self.chance, of_both, of_product, self._z(confidence, together), np.inf)
 
     def given(self, key: int) -> tuple[Floats, Floats, Floats]:
-        """P(the other | this one) of every pair, and its interval; `key` 0 is a pair's first, 1 its second."""
+        """P(the other | this one) of every pair, and its interval; `key` is a pair's first (0) or second."""
         whole = self.second if key else self.first
         of_both = np.broadcast_to([1.0, 0.0, 0.0], (whole.size, 3))
         of_whole = np.broadcast_to(np.eye(3)[1 + key], of_both.shape)

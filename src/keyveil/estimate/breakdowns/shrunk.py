@@ -8,9 +8,9 @@ far segments of a key differ, each is pulled towards what all say together:
     x_sk  ~  N(m_k, (r_k u_k)**2)     u_k the key's unit; m_k anywhere
     r_k   ~  G                        no difference with some chance, else near one spread, by a factor of 1.5
 
-All of it is integrated out: m_k exactly, r_k over `SPREADS`, G over all that there may be, weighed by what all
-keys together say of it. So a cell's posterior is a mixture, whose mean and variance are what is told, and
-nothing that was estimated is taken for known. The raw estimate stays beside it.
+All of it is integrated out: m_k exactly, r_k over `SPREADS`, G over all that there may be, weighed by what
+all keys together say of it. So a cell's posterior is a mixture, whose mean and variance are the answer,
+and nothing that was estimated is taken for known. The raw estimate stays beside it.
 """
 
 from __future__ import annotations
@@ -98,14 +98,14 @@ class _Fit:
         )
 
 
-def mixing(likely: Floats, told: Mask) -> tuple[Floats, Floats]:
+def mixing(likely: Floats, known: Mask) -> tuple[Floats, Floats]:
     """How spreads are shared out over all keys, and what is believed of each key's.
 
-    `likely` are log-likelihoods by spread and key; keys that are not `told` of count for nothing.
+    `likely` are log-likelihoods by spread and key; keys that are not `known` count for nothing.
     """
     chances, laws = np.exp(likely - likely.max(axis=0)), _laws()
     fit = laws @ chances
-    together = np.log(fit[:, told]).sum(axis=1)
+    together = np.log(fit[:, known]).sum(axis=1)
     weight = np.exp(together - together.max())
     belief = chances * (laws.T @ (weight[:, None] / fit))
     belief /= belief.sum(axis=0)

@@ -88,14 +88,14 @@ export async function draw({ content, params: { id }, signal }) {
   }
   const said = JSON.parse(view.campaign);
   // What the visitor chooses to be; the device looks when it answers.
-  const told = {};
+  const segments = {};
   let round;
   let device;
   try {
     const description = { ...view.round, campaign: view.campaign };
     round = await readDescription(description);
     const ledger = new BrowserLedger("keyveil-glass");
-    device = await Device.open(description, { url: location.origin, ledger, segments: told });
+    device = await Device.open(description, { url: location.origin, ledger, segments });
     if (device.price > round.campaign.epsilon) throw new Refused("over-promise");
   } catch (error) {
     content.append(
@@ -110,7 +110,7 @@ export async function draw({ content, params: { id }, signal }) {
     return;
   }
   content.append(
-    new Glass({ campaign, said, round, device, told, signal, isDemo: about.is_demo && Boolean(token.get()) }).node,
+    new Glass({ campaign, said, round, device, segments, signal, isDemo: about.is_demo && Boolean(token.get()) }).node,
   );
 }
 
@@ -127,12 +127,12 @@ async function openCampaign(signal) {
 }
 
 class Glass {
-  constructor({ campaign, said, round, device, told, signal, isDemo }) {
+  constructor({ campaign, said, round, device, segments, signal, isDemo }) {
     this.campaign = campaign;
     this.said = said;
     this.round = round;
     this.device = device;
-    this.told = told;
+    this.segments = segments;
     this.signal = signal;
     this.names = round.campaign.names;
     const [low, high] = said.value_range;
@@ -299,14 +299,14 @@ class Glass {
     );
   }
 
-  /** What is told in the clear: a choice an attribute. */
+  /** What is said in the clear: a choice an attribute. */
   labels() {
     if (this.round.labels.length === 0) return null;
     const choices = this.round.campaign.segments.attributes.map(({ name, values }, at) => {
       const options = ["other", ...values].map((value) => h("option", { value }, nameNode(value)));
-      const select = h("select", { id: `told-${at}` }, options);
-      select.addEventListener("change", () => (this.told[name] = select.value));
-      return h("p", {}, h("label", { for: `told-${at}` }, nameNode(name)), select);
+      const select = h("select", { id: `segment-${at}` }, options);
+      select.addEventListener("change", () => (this.segments[name] = select.value));
+      return h("p", {}, h("label", { for: `segment-${at}` }, nameNode(name)), select);
     });
     return h(
       "fieldset",
