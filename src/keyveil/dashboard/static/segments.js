@@ -24,19 +24,19 @@ class Apart {
     this.is_open = sent.is_open;
     this.segments = segments;
     /** The segments that somebody reported from, by place. */
-    this.told = [...segments.keys()].filter((place) => segments[place].columns.frequency);
+    this.heard = [...segments.keys()].filter((place) => segments[place].columns.frequency);
     this.different = different;
     this.surely = new Map(different.map((one) => [one.key * segments.length + one.segment, one]));
     // Only the order of rows, which says how many hold a key where most reports are.
     const weight = (code) =>
-      this.told.reduce((sum, place) => sum + segments[place].users * this.read(place, "frequency", code), 0);
+      this.heard.reduce((sum, place) => sum + segments[place].users * this.read(place, "frequency", code), 0);
     const weights = this.names.map((_, code) => weight(code));
     this.order = [...weights.keys()].sort((a, b) => weights[b] - weights[a] || a - b);
-    const clear = this.told.flatMap((place) =>
+    const clear = this.heard.flatMap((place) =>
       segments[place].columns.frequency.filter((_, code) => !this.isNoise(place, code)),
     );
     this.most = Math.max(0, ...clear.map((share) => share ?? 0));
-    const widths = this.told.map((place) => segments[place].columns.frequency_se.find((error) => error !== null));
+    const widths = this.heard.map((place) => segments[place].columns.frequency_se.find((error) => error !== null));
     this.digits = digitsFor(200 * Math.min(...widths));
   }
 
@@ -44,7 +44,7 @@ class Apart {
     return this.segments[place].columns[name][code];
   }
 
-  /** Whether a cell cannot be told from one that nobody is in, looking at all cells of the attribute together. */
+  /** Whether a cell may be one that nobody is in, looking at all cells of the attribute together. */
   isNoise(place, code) {
     const error = this.read(place, "frequency_se", code);
     return error === null || this.read(place, "frequency", code) - this.z_all * error <= 0;
@@ -101,7 +101,7 @@ export async function drawSegments({ content, id, by, query, remember, signal })
     say(`${shown(apart.names[code])} in every segment`);
   };
   content.append(
-    h("p", { class: "note" }, h("strong", {}, "These labels are not private."), " ", told(by)),
+    h("p", { class: "note" }, h("strong", {}, "These labels are not private."), " ", warning(by)),
     differences(apart, look),
     chart,
     detail,
@@ -120,7 +120,7 @@ function ifNoReports(error) {
   return null;
 }
 
-const told = (by) =>
+const warning = (by) =>
   `Every report says its ${shown(by)} in the clear, and whoever reads the report knows it. ` +
   "What a person holds is noised as ever.";
 
@@ -128,7 +128,7 @@ const told = (by) =>
 function differences(apart, look) {
   const listed = apart.different.slice(0, MOST_SAID);
   const rest = apart.different.length - listed.length;
-  const all = `all ${count(apart.names.length)} keys and ${count(apart.told.length)} segments`;
+  const all = `all ${count(apart.names.length)} keys and ${count(apart.heard.length)} segments`;
   return h(
     "section",
     { class: "card answer-strip" },
@@ -164,9 +164,9 @@ function differences(apart, look) {
 const keyButton = (apart, code, look) =>
   h("button", { type: "button", class: "key-button", onclick: () => look(code) }, nameNode(apart.names[code]));
 
-/** A row a key, in it a mark a segment: of the segments with most reports, as many as can be told apart. */
+/** A row a key, in it a mark a segment: of the segments with most reports, as many as there are colours. */
 async function dots(apart, width) {
-  const places = [...apart.told]
+  const places = [...apart.heard]
     .sort((a, b) => apart.segments[b].users - apart.segments[a].users || a - b)
     .slice(0, PAINTS.length);
   const codes = apart.order.slice(0, CHART_KEYS);
@@ -235,7 +235,7 @@ async function dots(apart, width) {
       "p",
       { class: "muted" },
       "Marks are estimates, bars their 95 % intervals. Grey: within noise. ",
-      places.length < apart.told.length && `The ${count(places.length)} segments with most reports; all are below.`,
+      places.length < apart.heard.length && `The ${count(places.length)} segments with most reports; all are below.`,
     ),
   );
 }
@@ -314,7 +314,7 @@ function cells(apart, { query, remember, look }) {
             "tr",
             {},
             h("th", { scope: "col", dataset: { key: "" } }, "Key"),
-            apart.told.map((place) =>
+            apart.heard.map((place) =>
               h("th", { scope: "col", class: "number" }, nameNode(shortened(apart.segments[place].value))),
             ),
           ),
@@ -326,7 +326,7 @@ function cells(apart, { query, remember, look }) {
     h(
       "p",
       { class: "muted" },
-      "% of a segment's people, the darker the more; grey: cannot be told from a key that nobody of the segment " +
+      "% of a segment's people, the darker the more; grey: may be a key that nobody of the segment " +
         "holds. \u25b2 and \u25bc: surely more or fewer than of everybody. A key leads to its intervals. ",
       apart.notes.map((note) => `Note: ${note}. `),
     ),
@@ -338,7 +338,7 @@ function cellsOf(apart, code, look) {
     "tr",
     { dataset: { code } },
     h("th", { scope: "row" }, keyButton(apart, code, look)),
-    apart.told.map((place) => {
+    apart.heard.map((place) => {
       const share = apart.read(place, "frequency", code);
       const isNoise = apart.isNoise(place, code);
       const surely = apart.differenceOf(place, code);
@@ -360,7 +360,7 @@ function cellsOf(apart, code, look) {
 function oneKey(apart, code) {
   const [from, to] = apart.value_range;
   const digits = digitsFor((to - from) / 50);
-  const column = (name) => apart.told.map((place) => apart.read(place, name, code)).filter((end) => end !== null);
+  const column = (name) => apart.heard.map((place) => apart.read(place, name, code)).filter((end) => end !== null);
   const reach = { from: Math.min(0, ...column("frequency_low")), to: Math.max(1e-9, ...column("frequency_high")) };
   const hasMeans = column("mean").length > 0;
   const mean = (place) => {
@@ -393,7 +393,7 @@ function oneKey(apart, code) {
         h(
           "tbody",
           {},
-          apart.told.map((place) => {
+          apart.heard.map((place) => {
             const [low, share, high] = ["frequency_low", "frequency", "frequency_high"].map((name) =>
               apart.read(place, name, code),
             );
@@ -410,7 +410,7 @@ function oneKey(apart, code) {
                 intervalMark(low, share, high, reach),
                 h("span", {}, apart.interval(place, code)),
               ),
-              h("td", {}, surely ? apart.fromAll(surely) : h("span", { class: "muted" }, "not told apart")),
+              h("td", {}, surely ? apart.fromAll(surely) : h("span", { class: "muted" }, "no sure difference")),
               hasMeans && h("td", {}, mean(place)),
             );
           }),
