@@ -12,6 +12,7 @@ def every_page(process):
     return {
         "campaigns": "/",
         "plan": "/plan",
+        "acts": "/acts",
         "glass": f"/glass/{open_}",
         "progress": f"/c/{open_}",
         "rounds": f"/c/{rounds}",

@@ -309,7 +309,8 @@ def test_the_draft_follows_the_plan_until_a_person_changes_it(browser, collector
         assert (drafted.mechanism, drafted.rho) == (best(), None)
         # One unit for the error of a mean: slider, sentence and ranking.
         said = page.locator(".words li").first.inner_text().removeprefix("The error will be about ")
-        assert said.removesuffix(".") == page.locator("output[for=s-error]").inner_text()
+        assert said == f"{page.locator('#n-error').input_value()} % of the value range."
+        assert page.locator("#s-error").get_attribute("aria-valuetext") == said.removesuffix(".")
         assert said.startswith(page.locator("tr.best td").nth(2).inner_text() + " %")
         # What a person chose stays, whatever the plan says next.
         page.select_option("#d-mechanism", "kvue")

@@ -129,6 +129,11 @@ def test_any_one_of_five_is_solved_for(solve):
     )
     assert again.plan["error"] == pytest.approx(found.plan["error"], rel=1e-6)
     assert len(found.users) == len(found.curves[0].errors)
+    # The plan's own epsilon is one of those that are shown around it, and dearer ones are no worse.
+    [here] = [each for each in found.epsilons if each.epsilon == pytest.approx(found.solved["epsilon"])]
+    assert here.error == pytest.approx(found.plan["error"])
+    errors = [each.error for each in found.epsilons]
+    assert errors == sorted(errors, reverse=True)
 
 
 @pytest.mark.parametrize("solve", ["users", "error", "keys"])
@@ -140,6 +145,7 @@ def test_where_a_relay_hides_reports_epsilon_is_the_central_one_and_drafts_keep_
     assert found.solved["epsilon"] == 0.8
     assert found.plan["central"]["local_epsilon"] > 2
     assert found.plan["error"] <= 0.01
+    assert not found.epsilons
     names = [f"key {place}" for place in range(int(found.solved["keys"]))]
     rest = {"name": "planned", "keys": names, "value_range": [0, 1]}
     for draft in found.drafts:

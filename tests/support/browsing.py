@@ -22,6 +22,44 @@ WATCH = """
 # Milliseconds: long, because a busy machine is no fault; what works does not wait.
 _PATIENCE = 30_000
 expect.set_options(timeout=_PATIENCE)
+# Everything drawn inside figures and tables that says a number; gridlines and frames say none.
+MARKS = ".mark .reach, .mark .point, svg.plot rect, svg.plot line, svg.plot circle, svg.plot path"
+MEASURE = """([selector]) => {
+  const channel = (x) => (x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
+  const light = ([r, g, b]) =>
+    0.2126 * channel(r / 255) + 0.7152 * channel(g / 255) + 0.0722 * channel(b / 255);
+  const read = (text) => (text.match(/[\\d.]+/g) ?? []).map(Number);
+  const behind = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const [r, g, b, alpha = 1] = read(getComputedStyle(at).backgroundColor);
+      if (alpha > 0) return [r, g, b];
+    }
+    return [255, 255, 255];
+  };
+  const faults = [];
+  let measured = 0;
+  for (const mark of document.querySelectorAll(selector)) {
+    const box = mark.getBBox();
+    if (mark.closest("[data-part*=grid], [data-part*=axis]") || box.width + box.height === 0) continue;
+    if (mark.tagName === "rect" && box.width * box.height === 0) continue;
+    const style = getComputedStyle(mark);
+    const opacity = (name) => Number(style[name] || 1) * Number(style.opacity || 1);
+    const inks = [["fill", "fillOpacity"], ["stroke", "strokeOpacity"]]
+      .filter(([name]) => style[name] !== "none")
+      .map(([name, how]) => [read(style[name]), opacity(how)]);
+    const ground = behind(mark.closest("svg").parentElement);
+    const contrast = ([ink, alpha]) => {
+      const mixed = ink.slice(0, 3).map((c, at) => alpha * c + (1 - alpha) * ground[at]);
+      const [high, low] = [light(mixed), light(ground)].sort((a, b) => b - a);
+      return (high + 0.05) / (low + 0.05);
+    };
+    if (!inks.length) continue;
+    measured += 1;
+    const best = Math.max(...inks.map(contrast));
+    if (best < 3) faults.push([mark.outerHTML.slice(0, 120), best]);
+  }
+  return [measured, faults];
+}"""
 # The connection may be lost on purpose; a browser says so on its console.
 EXPECTED = ("Failed to load resource", "net::ERR_")
 
@@ -98,6 +136,10 @@ class Visitor:
             for fault in found["violations"]
             if fault["impact"] in ("serious", "critical")
         ]
+
+    def marks(self):
+        """How many marks were measured, and those that stand out by less than 3 to 1."""
+        return self.page.evaluate(MEASURE, [MARKS])
 
     def text(self):
         return self.page.locator("main").inner_text()

@@ -10,6 +10,7 @@ import numpy as np
 
 from keyveil.breakdowns import Breakdowns, clear_segments
 from keyveil.campaign import Campaign
+from keyveil.estimate.breakdowns import Cells, most_different
 from keyveil.numerics import CONFIDENCE, two_sided_z
 
 
@@ -22,11 +23,24 @@ class SegmentColumns(msgspec.Struct, frozen=True, kw_only=True):
     """Empty where nobody reported from it."""
 
 
+class DifferentCell(msgspec.Struct, frozen=True, kw_only=True):
+    """A key that surely more or fewer of a segment hold than of all: by places, with the size of it."""
+
+    segment: int
+    key: int
+    size: float
+    """The segment less the whole, and the interval that holds for all cells of the attribute at once."""
+    low: float
+    high: float
+
+
 class AttributeColumns(msgspec.Struct, frozen=True, kw_only=True):
     """The segments of an attribute, as they are declared, "other" last."""
 
     attribute: str
     segments: list[SegmentColumns]
+    different: list[DifferentCell]
+    """Those that differ most for sure first; of 100 tables without differences at most 5 list any."""
 
 
 class BreakdownColumns(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +81,7 @@ def make_columns(campaign: Campaign, found: Breakdowns, *, is_open: bool) -> Bre
                     SegmentColumns(value=value, users=count, columns=_columns(found, attribute, value))
                     for value, count in users.items()
                 ],
+                different=_different(found, attribute, list(users)),
             )
             for attribute, users in found.users.items()
         ],
@@ -76,6 +91,19 @@ def make_columns(campaign: Campaign, found: Breakdowns, *, is_open: bool) -> Bre
 def pack_columns(columns: BreakdownColumns) -> bytes:
     """As it is sent: JSON, packed."""
     return gzip.compress(msgspec.json.encode(columns), 1, mtime=0)
+
+
+def _different(found: Breakdowns, attribute: str, values: list[str]) -> list[DifferentCell]:
+    known = found.estimates(attribute)
+    if len(known) < 2:
+        return []
+    places = [values.index(value) for value in known]
+    return [
+        DifferentCell(
+            segment=places[each.segment], key=each.key, size=each.size, low=each.low, high=each.high
+        )
+        for each in most_different(Cells.of_frequencies(list(known.values())))
+    ]
 
 
 def _columns(found: Breakdowns, attribute: str, value: str) -> dict[str, list[Any]]:

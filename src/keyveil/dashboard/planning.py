@@ -30,6 +30,9 @@ from keyveil.shuffle.best import STEPS
 MOST_KEYS, MOST_PAIRS = 100_000, 64
 _CURVE_POINTS = 17
 _CURVES = 6
+# An epsilon is shown among others up to so many times as large and as small.
+_AROUND, _EPSILONS = 8.0, 9
+_EPSILON = (0.05, 12.0)
 # Keys that many, some and few hold.
 _POPULAR = (0.2, 0.05, 0.01)
 
@@ -62,6 +65,14 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     errors: list[float]
 
 
+class AtEpsilon(msgspec.Struct, frozen=True, kw_only=True):
+    """The best mechanism at another epsilon, and its error."""
+
+    epsilon: float
+    label: str
+    error: float
+
+
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """What a campaign file must say to be asked in one of the ways that the plan ranks."""
 
@@ -78,6 +89,8 @@ class PlanAnswer(msgspec.Struct, frozen=True, kw_only=True):
     plan: dict[str, Any]
     users: list[int]
     curves: list[Curve]
+    epsilons: list[AtEpsilon]
+    """Around the epsilon of the plan, which is among them; none where a relay hides reports."""
     drafts: list[Draft]
     """One for every candidate, best first; then `auto`, which chooses by itself."""
     smallest_changes: list[tuple[float, float]]
@@ -124,6 +137,7 @@ def answer(asked: PlanQuestion) -> PlanAnswer:
         plan=made.to_fields(),
         users=users.astype(int).tolist(),
         curves=[_curve(candidate, crowd, users, asked.want) for candidate in ranked[:_CURVES]],
+        epsilons=[] if asked.relay else _epsilons(first.epsilon, crowd, asked.want),
         drafts=[*(_draft(each, relayed) for each in ranked), _planned(asked, first, ranked, relayed)],
         smallest_changes=_smallest_changes(asked, crowd, first.epsilon),
     )
@@ -194,6 +208,16 @@ def _planned(
 def _curve(candidate: Candidate, crowd: Crowd, users: Any, want: str) -> Curve:
     errors = [candidate.error(replace(crowd, users=int(n)), want, None, 50) for n in users]
     return Curve(label=_label(candidate), errors=errors)
+
+
+def _epsilons(epsilon: float, crowd: Crowd, want: str) -> list[AtEpsilon]:
+    """What the same people would make known at other prices."""
+    around = epsilon * np.geomspace(1 / _AROUND, _AROUND, _EPSILONS)
+    found = []
+    for each in np.unique(np.clip(around, *_EPSILON)).tolist():
+        best = candidates(each, crowd, want=want, at=None)[0]
+        found.append(AtEpsilon(epsilon=each, label=_label(best), error=best.error(crowd, want, None, 50)))
+    return found
 
 
 def _label(candidate: Candidate) -> str:

@@ -133,6 +133,8 @@ class About(Message, frozen=True):
     series: str | None = None
     """The series that it is a wave of."""
     wave: int | None = None
+    segments: list[str] = []
+    """The attributes that reports tell in the clear, by which results can be broken down."""
 
 
 class Progress(Message, frozen=True):

@@ -4,6 +4,7 @@ import { get, onConnection, token, Trouble } from "./api.js";
 import { plotLibrary } from "./charts.js";
 import { byId, h, nameNode, put, say } from "./dom.js";
 import { asSentence } from "./format.js";
+import * as acts from "./pages/acts.js";
 import * as campaigns from "./pages/campaigns.js";
 import * as compare from "./pages/compare.js";
 import * as glass from "./pages/glass.js";
@@ -24,6 +25,7 @@ const nav = byId("nav");
 const PAGES = [
   [/^\/$/, campaigns, "Campaigns"],
   [/^\/plan$/, plan, "Plan"],
+  [/^\/acts$/, acts, "Log of acts"],
   [/^\/glass(?:\/(?<id>[0-9a-f]{64}))?$/, glass, "Take part"],
   [/^\/c\/(?<id>[0-9a-f]{64})$/, progress, "Progress"],
   [/^\/c\/(?<id>[0-9a-f]{64})\/results$/, results, "Results"],
@@ -86,6 +88,7 @@ async function show() {
   const { path, query } = address();
   const [pattern, module, title] = PAGES.find(([one]) => one.test(path)) ?? [];
   drawNav(path);
+  offerActs();
   if (!pattern || !module || !title) {
     settle("No such page", [
       h("h1", { tabindex: -1 }, "No such page"),
@@ -244,11 +247,31 @@ function troubleNode(error, again, heading) {
   );
 }
 
+// The token that was asked about, and whether it reads the log of acts.
+const reader = { token: null, isOne: false };
+
+/** The log of acts is offered to those whose token reads it, and to nobody else. */
+async function offerActs() {
+  const mine = token.get();
+  if (mine === reader.token) return;
+  Object.assign(reader, { token: mine, isOne: false });
+  try {
+    // There is no act so late: what is asked is whether one may ask.
+    if (mine) await get(`/v1/acts?after=${Number.MAX_SAFE_INTEGER}`);
+    if (mine === token.get()) reader.isOne = Boolean(mine);
+  } catch (error) {
+    if (!(error instanceof Trouble)) throw error;
+    if (error.isOffline) reader.token = null;
+  }
+  drawNav(address().path);
+}
+
 function drawNav(path) {
   const links = [
     ["/", "Campaigns"],
     ["/plan", "Plan"],
     ["/glass", "Take part"],
+    ...(reader.isOne ? [["/acts", "Log"]] : []),
   ];
   put(
     nav,

@@ -40,23 +40,26 @@ const CAP = {
   },
 };
 
+/** @typedef {string | ((row: any) => string)} Paint */
+
 /**
  * Intervals with caps and their estimates, one below the other: rows have `low`, `middle` and `high` at `y`, and say
  * their numbers in words to whoever points at them (`said`).
  *
  * @param {any} Plot
  * @param {any[]} rows
- * @param {{ y: string, colour: string | ((row: any) => string), bar: string | ((row: any) => string) }} how
+ * @param {{ y: string, colour: Paint, bar: Paint, dy?: number, symbol?: string, thin?: boolean }} how `dy` is how far
+ *   they stand from the middle of their row
  */
-export function intervalMarks(Plot, rows, { y, colour: fill, bar }) {
-  const cap = { y, symbol: CAP, stroke: bar, strokeWidth: 2 };
+export function intervalMarks(Plot, rows, { y, colour: fill, bar, dy = 0, symbol = "circle", thin = false }) {
+  const cap = { y, dy, symbol: CAP, stroke: bar, strokeWidth: 2 };
   return [
-    Plot.ruleY(rows, { y, x1: "low", x2: "high", stroke: bar, strokeWidth: 4, title: "said" }),
+    Plot.ruleY(rows, { y, dy, x1: "low", x2: "high", stroke: bar, strokeWidth: thin ? 2 : 4, title: "said" }),
     Plot.dot(rows, { ...cap, x: "low" }),
     Plot.dot(rows, { ...cap, x: "high" }),
     Plot.dot(
       rows.filter(({ middle }) => middle !== null),
-      { y, x: "middle", fill, r: 5, stroke: "var(--paper)", strokeWidth: 1.5, title: "said" },
+      { y, dy, x: "middle", symbol, fill, r: thin ? 4 : 5, stroke: "var(--paper)", strokeWidth: 1.5, title: "said" },
     ),
   ];
 }

@@ -73,6 +73,15 @@ export function span(seconds) {
   return said.join(" ") || "no time";
 }
 
+// Beyond it digits tell nobody more.
+const SURE = 0.999;
+
+/** How often a guess between two records is right at most, by whoever sees all that epsilon paid for; half before. */
+export const bestGuess = (epsilon) => 1 / (1 + Math.exp(-epsilon));
+
+export const guessWords = (epsilon) =>
+  bestGuess(epsilon) > SURE ? `over ${percent(SURE, 1)}` : percent(bestGuess(epsilon), 1);
+
 /** A refusal's words as a sentence. */
 export const asSentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 

@@ -12,6 +12,23 @@ const WIDE = 600;
 // Beyond so much of what the lines need, an interval is cut: it would rule the scale.
 const ROOM = 1.6;
 
+/** The colour and mark of a line. */
+export function swatch(at) {
+  const marks = {
+    circle: h("circle", { cx: 9, cy: 6, r: 4 }),
+    square: h("rect", { x: 5.5, y: 2.5, width: 7, height: 7 }),
+    triangle: h("polygon", { points: "9,1 14,10.5 4,10.5" }),
+    diamond: h("polygon", { points: "9,0 13,6 9,12 5,6" }),
+    star: h("polygon", { points: "9,0 10.5,4.5 15,4.5 11.5,7.5 12.8,12 9,9.3 5.2,12 6.5,7.5 3,4.5 7.5,4.5" }),
+    wye: h("polygon", { points: "7.5,12 7.5,7 3.5,4 5.5,1.5 9,4.5 12.5,1.5 14.5,4 10.5,7 10.5,12" }),
+  };
+  return h(
+    "svg",
+    { class: "swatch", viewBox: "0 0 18 12", width: 18, height: 12, "aria-hidden": "true", fill: PAINTS[at] },
+    marks[SYMBOLS[at]],
+  );
+}
+
 /** The reach of an axis: bands and dots, and of thin intervals what fits beside them. */
 function reachOf(rows, isShare) {
   const ends = rows.flatMap(({ low, high, raw }) => [low, high, raw]).filter((end) => end !== null);

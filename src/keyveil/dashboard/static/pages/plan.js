@@ -1,17 +1,18 @@
 import { post, token, Trouble } from "../api.js";
 import { figure } from "../charts.js";
 import { download, h, nameNode, put, say, shown } from "../dom.js";
-import { asSentence, count, percent, short } from "../format.js";
+import { asSentence, bestGuess, count, guessWords, percent, short } from "../format.js";
 import { choice, field } from "../parts.js";
 import { mostInAYear } from "../trends.js";
 
-/** Sliders move on a scale of ratios: from, to, and how the number is read. */
+/** Sliders move on a scale of ratios: from, to, how the number is read, and how it is said. */
 const SLIDERS = {
   users: {
     title: "People who answer",
     from: 100,
     to: 1e9,
     usual: 100_000,
+    digits: 11,
     read: (n) => Math.round(Number(n.toPrecision(3))),
     show: count,
   },
@@ -20,6 +21,7 @@ const SLIDERS = {
     from: 1,
     to: 100_000,
     usual: 100,
+    digits: 11,
     read: (n) => Math.round(Number(n.toPrecision(3))),
     show: count,
   },
@@ -28,6 +30,7 @@ const SLIDERS = {
     from: 0.05,
     to: 12,
     usual: 1,
+    digits: 4,
     read: (n) => Number(n.toPrecision(2)),
     show: (n) => String(Number(n.toPrecision(4))),
   },
@@ -36,6 +39,7 @@ const SLIDERS = {
     from: 1,
     to: 64,
     usual: 3,
+    digits: 11,
     read: (n) => Math.round(n),
     show: count,
   },
@@ -44,6 +48,7 @@ const SLIDERS = {
     from: 0.0001,
     to: 0.5,
     usual: 0.01,
+    digits: 3,
     read: (n) => Number(n.toPrecision(2)),
     show: errorWords,
   },
@@ -51,6 +56,8 @@ const SLIDERS = {
 const NAMES = Object.keys(SLIDERS);
 const STEPS = 1000;
 const PALETTE = ["var(--blue)", "var(--orange)", "var(--green)", "var(--pink)", "var(--amber)", "var(--muted)"];
+// Marks on the axis of epsilons.
+const TICKS = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 12];
 const WAIT = 180;
 const TOP = 50;
 const DELTA = 1e-8;
@@ -105,10 +112,21 @@ export async function draw({ content, query, remember, signal }) {
     state.want,
   );
   const skew = h("input", { type: "range", id: "skew", min: 0, max: 2, step: 0.1, value: state.skew });
-  const skewSaid = h("output", { for: "skew" });
+  const skewTyped = h("input", {
+    type: "number",
+    id: "n-skew",
+    min: 0,
+    max: 2,
+    step: "any",
+    value: state.skew,
+    "aria-label": "Popularity of keys, as a number",
+  });
+  const skewSaid = h("output", { for: "skew n-skew" });
   const words = h("ul", { class: "words", "aria-live": "polite" });
   const curve = h("div", { class: "curve" });
   const outlook = h("section", { class: "card" }, h("h2", {}, "Error against people"), curve);
+  const prices = h("div", { class: "curve" });
+  const priced = h("section", { class: "card" }, h("h2", {}, "What epsilon buys, and what it costs"), prices);
   const ranking = h("div");
   const ranked = h("section", {}, h("h2", {}, "Mechanisms, best first"), ranking);
   const draft = new Draft((n) => {
@@ -153,6 +171,8 @@ export async function draw({ content, query, remember, signal }) {
       outlook.hidden = ranked.hidden = false;
       put(ranking, rankingTable(answer));
       put(curve, await curves(answer, state, curve.clientWidth));
+      priced.hidden = !answer.epsilons.length;
+      put(prices, priced.hidden ? null : await priceCurve(answer, state, again, prices.clientWidth));
       draft.again = again;
       draft.choose(answer);
     } catch (error) {
@@ -166,7 +186,7 @@ export async function draw({ content, query, remember, signal }) {
           error.code === "no-plan" ? asSentence(error.detail) : `${error.title}. ${error.detail} ${error.remedy}`,
         ),
       );
-      outlook.hidden = ranked.hidden = true;
+      outlook.hidden = priced.hidden = ranked.hidden = true;
       draft.choose({ drafts: [], solved: state });
     } finally {
       if (mine === asking) content.removeAttribute("aria-busy");
@@ -183,11 +203,16 @@ export async function draw({ content, query, remember, signal }) {
     rows.error.show(state.error);
     ask();
   });
-  skew.addEventListener("input", () => {
-    state.skew = Number(skew.value);
+  const setSkew = (from, to) => {
+    if (from.value === "" || !from.checkValidity()) return;
+    state.skew = Number(from.value);
+    to.value = from.value;
     put(skewSaid, skewWords(state.skew));
     change();
-  });
+  };
+  skew.addEventListener("input", () => setSkew(skew, skewTyped));
+  skewTyped.addEventListener("input", () => setSkew(skewTyped, skew));
+  skewTyped.addEventListener("change", () => (skewTyped.value = state.skew));
   put(skewSaid, skewWords(state.skew));
   signal.addEventListener("abort", () => {
     clearTimeout(timer);
@@ -215,12 +240,17 @@ export async function draw({ content, query, remember, signal }) {
           NAMES.map((name) => rows[name].node),
         ),
         field("What matters most", want),
-        field("Popularity of keys", skew),
-        skewSaid,
+        h(
+          "div",
+          { class: "slider" },
+          h("span", { class: "slider-head" }, h("label", { for: "skew" }, "Popularity of keys"), skewTyped),
+          skew,
+          skewSaid,
+        ),
         relay.node,
         again.node,
       ),
-      h("div", {}, h("section", { class: "card" }, h("h2", {}, "What will be known"), words), outlook),
+      h("div", {}, h("section", { class: "card" }, h("h2", {}, "What will be known"), words), outlook, priced),
     ),
     ranked,
     draft.node,
@@ -232,18 +262,19 @@ function skewWords(skew) {
   return skew === 0 ? "all keys alike" : `the tenth key is ${short(100 * 10 ** -skew)} % as popular as the first`;
 }
 
-/** A number on a slider and in a field, and the choice to solve for it. */
+/** A number on a slider, typed beside it, and the choice to solve for it. */
 function slider(name, state, changed) {
   const about = SLIDERS[name];
-  const range = h("input", {
-    type: "range",
-    id: `s-${name}`,
-    min: 0,
-    max: STEPS,
-    value: toPlace(about, state[name]),
-    "aria-label": about.title,
+  // What is typed is in the unit that is shown.
+  const scale = () => (name === "error" ? UNITS[state.want][0] : 1);
+  const range = h("input", { type: "range", id: `s-${name}`, min: 0, max: STEPS, "aria-label": about.title });
+  const number = h("input", {
+    type: "number",
+    id: `n-${name}`,
+    step: "any",
+    "aria-label": `${about.title}, as a number`,
   });
-  const number = h("output", { for: `s-${name}`, class: "strong" }, about.show(state[name], state));
+  const unit = h("span", { class: "muted" });
   const radio = h("input", {
     type: "radio",
     name: "solve",
@@ -254,7 +285,12 @@ function slider(name, state, changed) {
   const node = h(
     "div",
     { class: "slider" },
-    h("span", { class: "slider-head" }, h("label", { for: `s-${name}` }, about.title), number),
+    h(
+      "span",
+      { class: "slider-head" },
+      h("label", { for: `s-${name}` }, about.title),
+      h("span", { class: "typed" }, number, unit),
+    ),
     range,
     h(
       "span",
@@ -263,23 +299,37 @@ function slider(name, state, changed) {
       h("label", { for: `solve-${name}` }, "solve", h("span", { class: "unseen" }, ` for ${about.title}`)),
     ),
   );
-  const describe = () => range.setAttribute("aria-valuetext", number.textContent);
+  const place = (n) => {
+    range.value = toPlace(about, n);
+    range.setAttribute("aria-valuetext", about.show(n, state));
+  };
+  const show = (n) => {
+    place(n);
+    number.min = short(scale() * about.from);
+    number.max = short(scale() * about.to);
+    number.value = Number((scale() * n).toPrecision(about.digits));
+    put(unit, name === "error" && UNITS[state.want][2]);
+  };
   range.addEventListener("input", () => {
     state[name] = toNumber(about, Number(range.value));
-    put(number, about.show(state[name], state));
-    describe();
+    show(state[name]);
     changed();
   });
-  describe();
+  number.addEventListener("input", () => {
+    if (number.value === "" || number.validity.rangeUnderflow || number.validity.rangeOverflow) return;
+    const typed = Number(number.value) / scale();
+    state[name] = about.digits > 4 ? Math.round(typed) : typed;
+    place(state[name]);
+    changed();
+  });
+  number.addEventListener("change", () => show(state[name]));
+  show(state[name]);
   return {
     node,
-    show(n) {
-      range.value = toPlace(about, n);
-      put(number, about.show(n, state));
-      describe();
-    },
+    show,
     solve(is) {
       range.disabled = is;
+      number.readOnly = is;
       node.classList.toggle("solved", is);
       radio.checked = is;
     },
@@ -554,12 +604,78 @@ async function curves({ users, curves: lines, plan }, state, width) {
   return [drawn, legend];
 }
 
-const swatch = (at) =>
+/** The error and the best guess about a person, against what is paid: one buys the other. */
+async function priceCurve({ epsilons, solved, plan }, state, again, width) {
+  const [scale, what, unit] = UNITS[state.want];
+  const answers = again.series?.answers ?? 1;
+  const errors = epsilons.map(({ error }) => scale * error);
+  const [least, most] = [Math.min(...errors) / 1.2, Math.max(...errors) * 1.2];
+  // Both stand on one scale of errors: a guess from 50 % at its foot to 100 % at its top.
+  const place = (guess) => least * (most / least) ** (2 * guess - 1);
+  const guesses = new Map([0.5, 0.6, 0.7, 0.8, 0.9, 1].map((guess) => [place(guess), percent(guess, 0)]));
+  const said = (epsilon, error) =>
+    `the error is ${short(scale * error)} ${unit}, and a guess about a person right at most ` +
+    `${guessWords(answers * epsilon)} of the time`;
+  const rows = epsilons.map(({ epsilon, label, error }) => ({
+    epsilon,
+    error: scale * error,
+    guess: place(bestGuess(answers * epsilon)),
+    said: `At epsilon ${short(epsilon)} (${label}) ${said(epsilon, error)}`,
+  }));
+  const now = `At epsilon ${Number(solved.epsilon.toPrecision(4))} ${said(solved.epsilon, plan.error)}`;
+  const line = (y, stroke, dash) => ({ x: "epsilon", y, stroke, strokeWidth: 2.5, strokeDasharray: dash });
+  const dot = (y, fill, symbol) => ({ x: "epsilon", y, r: 4, fill, symbol, stroke: "var(--paper)", title: "said" });
+  const drawn = await figure((Plot) => ({
+    width: Math.max(260, width),
+    height: 300,
+    marginLeft: 46,
+    marginRight: 52,
+    marginTop: 12,
+    marginBottom: 44,
+    x: { type: "log" },
+    y: { type: "log", domain: [least, most] },
+    symbol: { type: "identity" },
+    ariaLabel: `Predicted error and the best guess about a person against epsilon. ${now}`,
+    marks: [
+      Plot.gridY({ stroke: "var(--line)", strokeOpacity: 1 }),
+      Plot.axisX(
+        TICKS.filter((tick) => tick >= rows[0].epsilon && tick <= rows.at(-1).epsilon),
+        { color: "var(--muted)", text: String, label: "epsilon", labelOffset: 38 },
+      ),
+      Plot.axisY({ color: "var(--blue)", tickFormat: "~g", ticks: 5, label: null }),
+      Plot.axisY([...guesses.keys()], {
+        anchor: "right",
+        color: "var(--orange)",
+        text: (at) => guesses.get(at),
+        label: null,
+      }),
+      Plot.ruleX([solved.epsilon], { stroke: "var(--ink)", strokeDasharray: "5 4" }),
+      Plot.line(rows, line("error", "var(--blue)")),
+      Plot.line(rows, line("guess", "var(--orange)", "7 4")),
+      Plot.dot(rows, dot("error", "var(--blue)", "circle")),
+      Plot.dot(rows, dot("guess", "var(--orange)", "square")),
+    ],
+  }));
+  return [
+    drawn,
+    h(
+      "ul",
+      { class: "legend" },
+      h("li", {}, stroke("var(--blue)"), `left: ${what} of the best mechanism, ${unit}`),
+      h("li", {}, stroke("var(--orange)", "7 4"), "right: how often the best guess about a person is right"),
+    ),
+    h("p", { class: "price" }, `${now}${answers > 1 ? ` after all ${answers} answers` : ""}; 50 % before.`),
+  ];
+}
+
+const stroke = (paint, dash, width = 2.5) =>
   h(
     "svg",
     { viewBox: "0 0 18 10", width: 18, height: 10, "aria-hidden": "true" },
-    h("line", { x1: 0, x2: 18, y1: 5, y2: 5, stroke: PALETTE[at], "stroke-width": at ? 2 : 4 }),
+    h("line", { x1: 0, x2: 18, y1: 5, y2: 5, stroke: paint, "stroke-width": width, "stroke-dasharray": dash }),
   );
+
+const swatch = (at) => stroke(PALETTE[at], null, at ? 2 : 4);
 
 /** The campaign file: to save, or to create at once. */
 class Draft {

@@ -1,10 +1,7 @@
 import { h, nameNode } from "../dom.js";
-import { short } from "../format.js";
+import { guessWords, short } from "../format.js";
 import { tile, tiles } from "../parts.js";
 import { mostInAYear } from "../trends.js";
-
-// Percent, beyond which digits tell nobody more.
-const SURE = 99.9;
 
 /** What a whole series costs a person, from its public text alone. */
 export function draw({ content, view }) {
@@ -12,8 +9,6 @@ export function draw({ content, view }) {
   const { series, epsilon } = asked;
   const answers = series.answers ?? 1;
   const inAYear = mostInAYear(series.every, series.waves, answers);
-  const right = 100 / (1 + Math.exp(-answers * epsilon));
-  const guess = right > SURE ? `over ${SURE} %` : `${right.toFixed(1)} %`;
   content.append(
     tiles(
       tile(
@@ -27,7 +22,11 @@ export function draw({ content, view }) {
         `at most ${inAYear} ${inAYear === 1 ? "answer" : "answers"} in any year`,
       ),
       tile("One wave", `epsilon ${short(epsilon)}`, "whoever answers it"),
-      tile("A guess about a person", guess, "right at most so often, after all waves; 50 % before"),
+      tile(
+        "A guess about a person",
+        guessWords(answers * epsilon),
+        "right at most so often, after all waves; 50 % before",
+      ),
     ),
     h(
       "section",

@@ -4,6 +4,7 @@ import { download, h, nameNode, put, say, shortened, shown } from "../dom.js";
 import { Found } from "../found.js";
 import { count, digitsFor, fileName, percent, short, value } from "../format.js";
 import { choice, field, noReportYet, tile, tiles } from "../parts.js";
+import { drawSegments } from "../segments.js";
 
 const DEFAULTS = { sort: "rank", dir: "up", size: "50", page: "1", post: "none", show: "all", top: "" };
 const CHART_KEYS = 20;
@@ -28,10 +29,16 @@ const EXPORTS = [
 const halfOf = (width) => (width > 760 ? (width - 60) / 2 : width - 30);
 
 /** What was found: the answer, then keys ranked with intervals, noise greyed. */
-export async function draw({ content, params: { id }, query, remember, signal, redraw }) {
+export async function draw({ content, params: { id }, about, query, remember, signal, redraw }) {
   const state = Object.fromEntries(
     Object.entries({ ...DEFAULTS, q: "" }).map(([name, usual]) => [name, query.get(name) ?? usual]),
   );
+  const by = about.segments.includes(query.get("by")) ? query.get("by") : "";
+  if (about.segments.length) content.append(segmentSwitch(about.segments, by, remember, redraw));
+  if (by) {
+    await drawSegments({ content, id, by, query, remember, signal });
+    return;
+  }
   const found = await Found.fetch(id, state.post, signal);
   if (!found.users) {
     content.append(noReportYet(id));
@@ -53,6 +60,16 @@ export async function draw({ content, params: { id }, query, remember, signal, r
   view.onFit = drawChart;
   view.show();
   await drawChart();
+}
+
+/** Everybody together, or the segments of an attribute side by side. */
+function segmentSwitch(attributes, by, remember, redraw) {
+  const which = choice("by", [["", "everybody"], ...attributes.map((name) => [name, `by ${shown(name)}`])], by);
+  which.addEventListener("change", () => {
+    remember({ by: which.value, key: "" });
+    redraw();
+  });
+  return h("div", { class: "controls" }, field("Segments", which));
 }
 
 function summary(found) {

@@ -2,7 +2,7 @@ import { drop, post, Trouble } from "../api.js";
 import { intervalMark } from "../charts.js";
 import { download, h, nameNode, put, say, shown } from "../dom.js";
 import { count, dateOf, day, percent, fileName } from "../format.js";
-import { linesFigure, PAINTS, smallLine, SYMBOLS } from "../lines.js";
+import { linesFigure, PAINTS, smallLine, swatch } from "../lines.js";
 import { paint } from "../painting.js";
 import { choice, field } from "../parts.js";
 import { Trend } from "../trends.js";
@@ -529,23 +529,6 @@ function signed(number, digits) {
   const text = number.toFixed(digits);
   if (Number(text) === 0) return (0).toFixed(digits);
   return number > 0 ? `+${text}` : text.replace("-", "\u2212");
-}
-
-/** The colour and mark of a line. */
-function swatch(at) {
-  const marks = {
-    circle: h("circle", { cx: 9, cy: 6, r: 4 }),
-    square: h("rect", { x: 5.5, y: 2.5, width: 7, height: 7 }),
-    triangle: h("polygon", { points: "9,1 14,10.5 4,10.5" }),
-    diamond: h("polygon", { points: "9,0 13,6 9,12 5,6" }),
-    star: h("polygon", { points: "9,0 10.5,4.5 15,4.5 11.5,7.5 12.8,12 9,9.3 5.2,12 6.5,7.5 3,4.5 7.5,4.5" }),
-    wye: h("polygon", { points: "7.5,12 7.5,7 3.5,4 5.5,1.5 9,4.5 12.5,1.5 14.5,4 10.5,7 10.5,12" }),
-  };
-  return h(
-    "svg",
-    { class: "swatch", viewBox: "0 0 18 12", width: 18, height: 12, "aria-hidden": "true", fill: PAINTS[at] },
-    marks[SYMBOLS[at]],
-  );
 }
 
 async function multiples(trend, view, width) {
