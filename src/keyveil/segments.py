@@ -73,7 +73,7 @@ class Segments:
     @classmethod
     def in_clear(cls, attribute: str, values: tuple[str, ...]) -> Self:
         """One attribute, its labels told in the clear."""
-        return cls(told=CLEAR, attributes=((attribute, values),))
+        return cls(told="clear", attributes=((attribute, values),))
 
     def to_fields(self) -> dict[str, Any]:
         """What a campaign's text says of them."""
