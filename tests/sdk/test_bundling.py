@@ -173,7 +173,7 @@ def test_a_bundle_for_a_page_runs_there_and_holds_nothing_of_nodes(project, expe
     """U3: bundlers refused the client, which named node:crypto and awaited it at its top."""
     made = bundle_by(bundler, "page", project)
     assert "node:" not in made
-    # All mechanisms are in it, for a campaign names its own; series are 5 kB, segments and pairs 4, open keys 4.
+    # All mechanisms are in it, for a campaign names its own; series are 5 kB; segments, pairs, open keys 8.
     assert len(made.encode()) < 66_500
     assert run_in_page(project) == expected
 
