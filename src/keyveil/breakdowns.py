@@ -11,7 +11,6 @@ Where labels are private all reports speak of every segment, and how many users 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,16 +23,9 @@ from keyveil.estimate.breakdowns import by_segment, segment_shares
 from keyveil.methods import Method, find_method
 from keyveil.numerics import CONFIDENCE, two_sided_z
 from keyveil.protocols import History, Outcome, Round
-from keyveil.release import (
-    Release,
-    exact_epsilon,
-    needed,
-    release_found,
-    table_arrow,
-    table_csv,
-    table_rows,
-)
+from keyveil.release import Release, exact_epsilon, release_found
 from keyveil.segments import CLEAR, PRIVATE, Segments
+from keyveil.tables import Table, rows_of
 from keyveil.tally import Tally, tally_reports
 from keyveil.tally.tally import Segment
 
@@ -47,7 +39,7 @@ _PRIVATE = "labels are private: how many users a segment has is an estimate"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Breakdowns:
+class Breakdowns(Table):
     """The release of every segment that somebody reported from, by attribute and value.
 
     As a table it is long: a row a segment and key, with the columns of a release behind `attribute` and
@@ -88,29 +80,8 @@ class Breakdowns:
         return [
             {ATTRIBUTE: attribute, SEGMENT: value, **row}
             for (attribute, value), release in self.releases.items()
-            for row in table_rows(release.columns)
+            for row in rows_of(release.columns)
         ]
-
-    def to_json(self) -> str:
-        """Metadata and rows."""
-        return json.dumps({"metadata": self.metadata, "rows": self.rows()}, ensure_ascii=False)
-
-    def to_csv(self) -> str:
-        """The table as CSV; names that a spreadsheet would run are quoted with an apostrophe."""
-        return table_csv(self.columns, self.rows())
-
-    def to_arrow(self) -> Any:
-        """A pyarrow table; the metadata travels in its schema (needs the `analysis` extra)."""
-        return table_arrow(self.rows(), self.metadata)
-
-    def to_pandas(self) -> Any:
-        """A pandas data frame (needs pandas)."""
-        needed("pandas", "pip install pandas")
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> Any:
-        """A polars data frame (needs polars)."""
-        return needed("polars", "pip install polars").from_arrow(self.to_arrow())
 
 
 def break_down(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,8 @@ import numpy as np
 from keyveil.domain import Pairs
 from keyveil.errors import CampaignError
 from keyveil.estimate.breakdowns import FALSE_ALARMS, TOWARDS_CHANCE, Together, pairs_together
-from keyveil.release import Release, table_arrow, table_csv, table_rows
+from keyveil.release import Release
+from keyveil.tables import Table
 
 if TYPE_CHECKING:
     from keyveil.campaign import Campaign
@@ -20,7 +20,7 @@ _SURELY = {1.0: "more often than by chance", -1.0: "less often than by chance", 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PairsRelease:
+class PairsRelease(Table):
     """One row a pair, and the metadata of the release that it was made from.
 
     `both` is the share of users who hold both keys, `both_shrunk` the same pulled towards chance. `lift` is
@@ -34,25 +34,9 @@ class PairsRelease:
     metadata: dict[str, Any]
     found: Together = field(repr=False)
 
-    def rows(self) -> list[dict[str, Any]]:
-        """The table as one dictionary a pair; what is not finite becomes None."""
-        return table_rows(self.columns)
-
     def top(self, count: int = 20) -> list[dict[str, Any]]:
         """The pairs that are held together more often than by chance, the surest lift first."""
         return sorted(self.rows(), key=lambda row: -row["lift_low"])[:count]
-
-    def to_json(self) -> str:
-        """Metadata and rows."""
-        return json.dumps({"metadata": self.metadata, "rows": self.rows()}, ensure_ascii=False)
-
-    def to_csv(self) -> str:
-        """The table as CSV; names that a spreadsheet would run are quoted with an apostrophe."""
-        return table_csv(list(self.columns), self.rows())
-
-    def to_arrow(self) -> Any:
-        """A pyarrow table; the metadata travels in its schema (needs the `analysis` extra)."""
-        return table_arrow(self.rows(), self.metadata)
 
 
 def pairs_of(campaign: Campaign, release: Release) -> PairsRelease:

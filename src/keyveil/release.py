@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import csv
 import html
-import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keyveil.domain import Labelled
-from keyveil.errors import DomainError, MissingPackage, ProtocolError, TallyError
+from keyveil.errors import DomainError, ProtocolError, TallyError
 from keyveil.estimate import HOSTILE_SHARE, READABLE, Distribution, Estimates, step
 from keyveil.estimate.breakdowns import of_all
 from keyveil.methods import find_method
 from keyveil.numerics import CONFIDENCE, epsilon_above
 from keyveil.protocols import Outcome, Protocol, Round, total_loss
 from keyveil.spreads import KNOWN, UNKNOWN, Bounded, KeyDistribution, ValueSpread
+from keyveil.tables import Table, csv_of, finite, needed, rows_of
 
 if TYPE_CHECKING:
     from keyveil.campaign import Campaign
@@ -31,12 +28,9 @@ PUBLISHED = "published"
 # The quantiles of a release that is asked for no others.
 MEDIAN = (0.5,)
 
-# A spreadsheet runs a cell that begins with one of these as a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Release:
+class Release(Table):
     """One row a key, in the value's own units, and the metadata that makes it believable.
 
     Numbers lie inside their ranges and intervals if nobody asks for another step (`readable`). Intervals are
@@ -86,10 +80,10 @@ class Release:
 
     def rows(self) -> list[dict[str, Any]]:
         """The table as one dictionary a key; what is not finite becomes None."""
-        rows = table_rows(self.columns)
+        rows = rows_of(self.columns)
         for name, shares in self._bins().items():
             for row, own in zip(rows, shares, strict=True):
-                row[name] = [_finite(share) for share in own]
+                row[name] = [finite(share) for share in own]
         return rows
 
     def _bins(self) -> dict[str, Any]:
@@ -131,10 +125,6 @@ class Release:
             raise DomainError(f"the campaign has no key {str(key)[:80]!r}")
         return int(keys.index(key))
 
-    def to_json(self) -> str:
-        """Metadata and rows."""
-        return json.dumps({"metadata": self.metadata, "rows": self.rows()}, ensure_ascii=False)
-
     def to_csv(self, *, bins: bool | None = None) -> str:
         """The table as CSV; names that a spreadsheet would run are quoted with an apostrophe.
 
@@ -149,20 +139,7 @@ class Release:
             | dict(zip(names, [share for name in shown for share in row[name]], strict=True))
             for row in self.rows()
         ]
-        return table_csv([*self.columns, *names], rows)
-
-    def to_arrow(self) -> Any:
-        """A pyarrow table; the metadata travels in its schema (needs the `analysis` extra)."""
-        return table_arrow(self.rows(), self.metadata)
-
-    def to_pandas(self) -> Any:
-        """A pandas data frame (needs pandas)."""
-        needed("pandas", "pip install pandas")
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> Any:
-        """A polars data frame (needs polars)."""
-        return needed("polars", "pip install polars").from_arrow(self.to_arrow())
+        return csv_of([*self.columns, *names], rows)
 
     def top(self, count: int = 20) -> list[dict[str, Any]]:
         """The rows of the most frequent keys."""
@@ -398,39 +375,6 @@ def _columns(campaign: Campaign, names: Sequence[str], raw: Estimates, shaped: E
     return {**words, **{name: np.asarray(column) for name, column in numbers.items()}}
 
 
-def table_rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
-    """Columns as one dictionary a row; what is not finite becomes None.
-
-    >>> table_rows({"key": ["a", "b"], "mean": [1.5, math.nan]})
-    [{'key': 'a', 'mean': 1.5}, {'key': 'b', 'mean': None}]
-    """
-    return [
-        dict(zip(columns, (_finite(cell) for cell in row), strict=True))
-        for row in zip(*columns.values(), strict=True)
-    ]
-
-
-def table_csv(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
-    """A table as CSV; words of users that a spreadsheet would run are quoted with an apostrophe."""
-    lines = _CsvLines()
-    # A carriage return in a name is quoted only where the line's end has one too.
-    writer = csv.writer(lines, lineterminator="\r\n")
-    writer.writerow(names)
-    for row in rows:
-        for word in ("key", "name", "segment", "first", "second"):
-            if word in row and row[word].startswith(_FORMULA):
-                row = {**row, word: f"'{row[word]}"}
-        writer.writerow("" if row[name] is None else row[name] for name in names)
-    return "".join(lines)
-
-
-def table_arrow(rows: Sequence[dict[str, Any]], metadata: dict[str, Any]) -> Any:
-    """A pyarrow table; the metadata travels in its schema."""
-    pa = needed("pyarrow", "pip install 'keyveil[analysis]'")
-    table = pa.table({name: [row[name] for row in rows] for name in rows[0]})
-    return table.replace_schema_metadata({"keyveil": json.dumps(metadata)})
-
-
 def cells_of(row: dict[str, Any]) -> tuple[str, ...]:
     """What a table shows of a key: how many hold it, how much, each with its interval; "?" is not known.
 
@@ -458,24 +402,3 @@ def cells_of(row: dict[str, Any]) -> tuple[str, ...]:
         f"{value('mean_low')} .. {value('mean_high')}",
         *([median] if median else []),
     )
-
-
-def needed(package: str, remedy: str) -> Any:
-    """A package that only some need, or a refusal that says how to get it."""
-    try:
-        return import_module(package)
-    except ModuleNotFoundError:
-        raise MissingPackage(f"this needs {package}; {remedy}", name=package) from None
-
-
-class _CsvLines(list[str]):
-    """Lines of a CSV file, each with a plain end."""
-
-    def write(self, line: str) -> None:
-        self.append(line.removesuffix("\r\n") + "\n")
-
-
-def _finite(cell: Any) -> Any:
-    if isinstance(cell, (str, int)):
-        return cell
-    return float(cell) if math.isfinite(cell) else None

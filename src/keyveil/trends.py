@@ -7,7 +7,6 @@ where little changes. Waves that nobody answered have a smoothed number alone.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,8 +20,9 @@ from keyveil.estimate import READABLE
 from keyveil.estimate.estimates import Floats
 from keyveil.estimate.series import FALSE_ALARMS, Observations, Smoothed, Step, smooth, steps
 from keyveil.numerics import CONFIDENCE
-from keyveil.release import Release, table_arrow, table_csv, table_rows
+from keyveil.release import Release
 from keyveil.series import DAY, Series
+from keyveil.tables import Table
 
 # Days repeat after a week, if at all.
 _WEEK = 7
@@ -76,29 +76,13 @@ class SeriesFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class SeriesRelease:
+class SeriesRelease(Table):
     """One row a wave and key, in the value's own units, and the metadata that makes it believable."""
 
     columns: dict[str, Any]
     metadata: dict[str, Any]
     found: SeriesFound
     """What rows and metadata were made of."""
-
-    def rows(self) -> list[dict[str, Any]]:
-        """The table as one dictionary a wave and key; what is not finite becomes None."""
-        return table_rows(self.columns)
-
-    def to_json(self) -> str:
-        """Metadata and rows."""
-        return json.dumps({"metadata": self.metadata, "rows": self.rows()}, ensure_ascii=False)
-
-    def to_csv(self) -> str:
-        """The table as CSV; names that a spreadsheet would run are quoted with an apostrophe."""
-        return table_csv(list(self.columns), self.rows())
-
-    def to_arrow(self) -> Any:
-        """A pyarrow table; the metadata travels in its schema (needs the `analysis` extra)."""
-        return table_arrow(self.rows(), self.metadata)
 
 
 def find_series(waves: Sequence[HeardWave]) -> SeriesFound:
