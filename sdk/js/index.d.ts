@@ -191,6 +191,7 @@ export interface Campaign {
 
 /** How a record becomes one over what is asked about. */
 export interface Crossing {
+  /** How many codes records are crossed to. */
   readonly nCodes: number;
   /** The record of a user with this label. */
   of(record: Pair[], label: number): Pair[];
