@@ -36,6 +36,7 @@ nitpick_ignore = [
         "client.ledger.Account",
         "client.waves.Wave",
         "client.answer.HttpAnswer",
+        "domain.texts.NamedRecord",
         "estimate.distribution.Windowed",
         "estimate.influence.Statement",
         "estimate.sizes.SizeLaw",

@@ -90,11 +90,16 @@ def test_a_release_says_that_labels_are_not_private() -> None:
     assert notes == ["every report says platform in the clear: these are not private"]
 
 
-@pytest.mark.parametrize("segments", [None, replace(THREE, told="private")])
-def test_where_nothing_is_told_in_the_clear_there_is_no_breakdown(segments: Segments | None) -> None:
-    campaign = asking(segments=segments)
+def test_without_segments_there_is_no_breakdown() -> None:
+    campaign = asking(segments=None)
     with pytest.raises(CampaignError, match=r"at \$\.segments"):
         campaign.breakdowns(campaign.tally([]))
+
+
+def test_private_segments_of_which_nobody_was_heard_have_no_numbers() -> None:
+    campaign = asking(segments=replace(THREE, told="private"))
+    found = campaign.breakdowns(campaign.tally([]))
+    assert all(row["frequency"] is None or row["frequency_high"] == 1.0 for row in found.rows())
 
 
 def test_what_there_are_no_numbers_of_is_said() -> None:

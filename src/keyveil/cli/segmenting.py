@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keyveil.plan.breakdowns import BreakdownPlan
-
 if TYPE_CHECKING:
     from keyveil.plan import Plan
 
@@ -34,6 +32,8 @@ def breakdown_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def broken_down(made: Plan, pairs_per_user: int | None, segments: int | None, pairs: bool) -> dict[str, Any]:
     """What `bucket` will say of segments and pairs, at the epsilon that was planned."""
+    from keyveil.plan.breakdowns import BreakdownPlan
+
     plan = BreakdownPlan(
         users=made.choice.users,
         n_keys=made.n_keys,

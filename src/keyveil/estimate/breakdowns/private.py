@@ -78,11 +78,13 @@ def _of_segment(raw: Estimates, crossing: Labelled, label: int) -> Estimates:
     tied = -(moments.apart**2 + moments.apart * (held + share) + moments.together * held) / n
     # What a signed share has in common with the size is so of its mean's part.
     leaning = tied * np.divide(raw.signed[own], held, out=np.zeros_like(held), where=held > 0).clip(-1, 1)
-    spread = Covariance(
-        frequency=(raw.frequency_se[own] ** 2 + rival + part**2 * noise - 2 * part * tied) / share**2,
-        signed=(raw.signed_se[own] ** 2 + signed**2 * noise - 2 * signed * leaning) / share**2,
-        crossed=(raw.covariance[own] + part * signed * noise - part * leaning - signed * tied) / share**2,
-    )
+    # Where nobody was heard noise has no bound, and nothing of what follows is kept.
+    with np.errstate(invalid="ignore"):
+        spread = Covariance(
+            frequency=(raw.frequency_se[own] ** 2 + rival + part**2 * noise - 2 * part * tied) / share**2,
+            signed=(raw.signed_se[own] ** 2 + signed**2 * noise - 2 * signed * leaning) / share**2,
+            crossed=(raw.covariance[own] + part * signed * noise - part * leaning - signed * tied) / share**2,
+        )
     mean = mean_of(signed, part)
     heard = known & np.isfinite(raw.frequency_se[own])
     return Estimates(
