@@ -1,13 +1,16 @@
 """Searching for keys that nobody listed: what is found, against the prefix tree that others ship.
 
-    python bench/open_keys.py [--runs 3] [--only letters,sets,names,nothing] [--users 1000000]
+    python bench/open_keys.py [--runs 3] [--only letters,peers,sets,names,nothing,decode] [--users 1000000]
 
 `letters`   words of six letters, Zipf 1.1, one a user: F1 of the 16 most popular, against PEM [Wang, Li, Jha]
             as published: each group tells one prefix by OLH, all users search, 16 candidates are kept
+`peers`     the same by pure-ldp's PEM, SFP and TreeHist, in the environment that peers.sh makes
 `sets`      the same words, five different ones a user; PEM asks each user for one of them, drawn evenly
 `names`     five different names a user, of 2,000 made-up package names, Zipf 1 (no list of real ones is at
             hand): recall of the 50 most popular, F1 of the first 16, coverage, time and memory
 `nothing`   people who hold nothing: in which share of 200 campaigns anything was found
+`decode`    a search for names from the bytes of answers, which are read, counted and decoded round by round:
+            seconds, and memory of the process, people and answers included; to be run alone
 
 A code is learnt on other made-up words than are held. PEM is drawn with ideal hashing, which favours
 it. Rows that are measured replace those of the same name, the others stay.
@@ -17,21 +20,32 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 import math
 import random
 import resource
+import subprocess
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from keyveil.domain import TextCode
 from keyveil.domain.learning import learn_code
+from keyveil.mechanisms import Bucket, PrefixBucket
+from keyveil.protocols import Outcome
 from keyveil.protocols.unknown import OpenKeys
+from keyveil.rounds import Round
 from keyveil.simulate import Population, insecure_generator
-from keyveil.simulate.unknown import search
+from keyveil.simulate.laws import draw_prefixes, owned_buckets, reported_buckets
+from keyveil.simulate.unknown import named, search
+from keyveil.tally import Tally
+from keyveil.tally.count import count
+from keyveil.tally.hashing import signed_buckets
 
 RESULTS = Path(__file__).parent / "results" / "open_keys.csv"
 COLUMNS = (
@@ -76,14 +90,15 @@ def words(count: int, seed: int) -> list[str]:
 
 def people(names: Sequence[str], users: int, each: int, skew: float, rng: np.random.Generator) -> Population:
     """Everybody holds so many different names, drawn by popularity one after the other."""
-    weight = np.log(1 / np.arange(1, len(names) + 1) ** skew)
-    held = []
-    for start in range(0, users, 20_000):
-        some = min(20_000, users - start)
-        # The largest of logarithms with Gumbel's noise are a draw without replacement.
-        score = weight + rng.gumbel(size=(some, weight.size)).astype(np.float32)
-        held.append(np.argpartition(-score, each - 1, axis=1)[:, :each])
-    codes = np.concatenate(held)
+    chances = np.cumsum(1 / np.arange(1, len(names) + 1) ** skew)
+    codes = np.empty((users, each), dtype=np.int64)
+    for place in range(each):
+        drawn = np.arange(users)
+        # Who holds a name already draws again.
+        while drawn.size:
+            codes[drawn, place] = np.searchsorted(chances, rng.random(drawn.size) * chances[-1], side="right")
+            held = (codes[drawn, :place] == codes[drawn, place, None]).any(axis=1)
+            drawn = drawn[held]
     return Population.from_pairs(
         np.repeat(np.arange(users), each),
         codes.ravel(),
@@ -160,8 +175,10 @@ def open_rows(
     )
     frequency = population.frequency()
     order = np.argsort(-frequency, kind="stable")
-    top = [population.names[place] for place in order[:50]]
-    truth, known = dict(zip(population.names, frequency, strict=True)), set(population.names)
+    # A name that is longer than its bits is found as its first letters.
+    shown = [code.name(code.number(name)) for name in population.names]
+    top = [shown[place] for place in order[:50]]
+    truth, known = dict(zip(shown, frequency, strict=True)), set(shown)
     scores, hits, started = [], [], time.perf_counter()
     for run in range(runs):
         outcome = search(protocol, protocol, population, insecure_generator(SEED, run))
@@ -212,6 +229,36 @@ def against_pem(what: str, users: int, each: int, runs: int) -> list[Row]:
     return rows
 
 
+def peers(users: int, runs: int) -> list[Row]:
+    """The words of `letters`, by pure-ldp, once: both budgets beside each other."""
+    del runs
+    held = words(2000, SEED)
+    population = people(held, min(users, 50_000), 1, 1.1, insecure_generator(SEED, 1))
+    top = [held[place] for place in np.argsort(-population.frequency(), kind="stable")[:TOP]]
+    said = "\n".join(held[code] for code in population.codes)
+    here = Path(__file__).parent
+    command = [str(here.parent / ".bench-venv" / "bin" / "python"), str(here / "peers_search.py")]
+
+    def found(epsilon: float) -> list[Row]:
+        asked = [*command, str(epsilon), str(TOP)]
+        done = subprocess.run(asked, input=said, capture_output=True, text=True, check=True)
+        return [
+            row_of(
+                "peers",
+                each["method"],
+                population,
+                epsilon,
+                1,
+                f1_top16=f1(each["found"], top),
+                seconds=each["seconds"],
+            )
+            for each in map(json.loads, done.stdout.splitlines())
+        ]
+
+    with ThreadPoolExecutor(2) as pool:
+        return [row for rows in pool.map(found, (2.0, 4.0)) for row in rows]
+
+
 def letters(users: int, runs: int) -> list[Row]:
     """One word a user."""
     return against_pem("letters", min(users, 50_000), 1, runs)
@@ -244,11 +291,51 @@ def nothing(users: int, runs: int) -> list[Row]:
     return [open_rows("nothing", nobody, 2.0, code, 1, 200)]
 
 
+def decode(users: int, runs: int) -> list[Row]:
+    """From the answers' bytes to the release."""
+    del runs
+    held, code = package_names(2000, SEED), learn_code(package_names(5000, SEED + 1), longest=96)
+    rng = insecure_generator(SEED, 99)
+    population = people(held, users, 5, 1.0, rng)
+    protocol = OpenKeys(epsilon=Fraction(4), code=code, pairs_per_user=5, users=users)
+    numbers = [code.number(name) for name in held]
+    shown = [code.name(number) or "" for number in numbers]
+    places, seconds, history = rng.random(users), 0.0, list[tuple[Round, Tally]]()
+    step: Round | Outcome = protocol.start("bench")
+    while isinstance(step, Round):
+        low, high = (float(end) for end in step.group)
+        part = population.take(np.flatnonzero((low <= places) & (places < high)))
+        if isinstance(step.mechanism, PrefixBucket):
+            cells = draw_prefixes(step.mechanism, part, numbers, rng)["support"]
+            symbols = rng.permutation(np.repeat(np.arange(cells.size), cells))
+        else:
+            assert isinstance(step.mechanism, Bucket)
+            part = named(part, shown, step.names or ())
+            everybody, cohorts = (
+                np.arange(part.n_users),
+                rng.integers(0, step.mechanism.cohorts, part.n_users),
+            )
+            hashed = partial(signed_buckets, step.mechanism)
+            owned = owned_buckets(step.mechanism, part, everybody, cohorts, rng, hashed)
+            symbols = cohorts * step.mechanism.buckets + reported_buckets(step.mechanism, owned, rng)
+        answers = [step.mechanism.layout.encode(symbol) for symbol in symbols.tolist()]
+        started = time.perf_counter()
+        history.append((step, count(step.mechanism, answers, question=step.question)))
+        step = protocol.next(history)
+        seconds += time.perf_counter() - started
+    assert step.found is not None
+    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    found = len(step.found.keys) - 1
+    return [row_of("decode", "open", population, 4.0, 1, found=found, seconds=seconds, megabytes=megabytes)]
+
+
 WHAT: dict[str, Callable[[int, int], list[Row]]] = {
     "letters": letters,
+    "peers": peers,
     "sets": sets,
     "names": names,
     "nothing": nothing,
+    "decode": decode,
 }
 
 
@@ -260,13 +347,14 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(WHAT))
     given = parser.parse_args()
     chosen = given.only.split(",")
-    old = list(csv.DictReader(RESULTS.open(encoding="utf-8"))) if RESULTS.exists() else []
-    rows = [row for row in old if row["what"] not in chosen]
+    rows: list[Row] = []
     for what in chosen:
         made = WHAT[what](given.users, given.runs)
         rows += made
         for row in made:
             print(" ".join(f"{name}={cell}" for name, cell in row.items() if cell))
+    old = list(csv.DictReader(RESULTS.open(encoding="utf-8"))) if RESULTS.exists() else []
+    rows += [row for row in old if row["what"] not in chosen]
     order = list(WHAT)
     rows.sort(key=lambda row: order.index(row["what"]))
     with RESULTS.open("w", encoding="utf-8", newline="") as file:

@@ -1,7 +1,9 @@
-"""`keyveil simulate --open`, and `keyveil send` to a campaign whose keys nobody listed."""
+"""`keyveil simulate --open`, `keyveil plan --open`, and `keyveil send` where nobody listed the keys."""
 
 import json
+import tomllib
 
+import pytest
 from click.testing import CliRunner
 from collecting import WHO
 from serving import Process
@@ -9,6 +11,7 @@ from serving import Process
 from keyveil import Campaign
 from keyveil.cli.app import keyveil
 from keyveil.domain.texts import THE_REST
+from keyveil.plan.searching import Search
 
 
 def pairs_file(folder):
@@ -48,6 +51,54 @@ def test_what_does_not_go_with_a_search_is_refused_in_words(tmp_path):
     )
     refused = run("perturb", campaign, path, "-o", tmp_path / "r.parquet")
     assert "use `keyveil send`" in str(refused.exception)
+
+
+ASKED = ("plan", "--open", "--pairs-per-user", 3, "--longest", 48)
+
+
+def test_a_plan_says_what_will_be_found_and_writes_the_campaign(tmp_path):
+    path, asked = tmp_path / "words.toml", (*ASKED, "--users", 200_000, "--epsilon", 3)
+    done = run(*asked, "--json", "--write", path, "--value-range", "0,60", "--unit", "minutes")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    campaign = Campaign(**tomllib.loads(path.read_text()))
+    search = Search.of(epsilon=campaign.epsilon, longest=48, pairs_per_user=3, users=campaign.users)
+    assert campaign.first_round().mechanism.bits == search.levels()[0].bits
+    assert said["detectable"] == search.detectable()
+    assert [level["bits"] for level in said["levels"]] == [level.bits for level in search.levels()]
+    assert sum(level["share"] for level in said["levels"]) + said["measuring_share"] == pytest.approx(1)
+    assert (campaign.value_range, campaign.unit, campaign.users) == ((0, 60), "minutes", 200_000)
+    shown = run(*asked)
+    assert f"{said['detectable']:.2%}" in shown.output
+    assert "200,000        1.5" in shown.output
+    assert "every user answers one round" in shown.output
+
+
+def test_a_plan_solves_for_users_or_epsilon_where_a_popularity_is_given():
+    users = json.loads(run(*ASKED, "--popularity", 0.02, "--epsilon", 3, "--json").stdout)
+    assert users["detectable"] <= 0.02 < 1.01 * users["detectable"]
+    epsilon = json.loads(run(*ASKED, "--popularity", 0.02, "--users", users["users"], "--json").stdout)
+    assert epsilon["epsilon"] == pytest.approx(3, abs=0.02)
+    both = (*ASKED, "--users", users["users"], "--epsilon", 3, "--popularity")
+    assert "are enough for keys that 2 % of them hold" in run(*both, 0.02).output
+    assert "do not find keys that 1 % of them hold" in run(*both, 0.01).output
+
+
+def test_a_plan_of_a_search_refuses_what_is_said_of_lists():
+    assert "leave out --keys, --top" in str(
+        run(*ASKED, "--users", 9, "--epsilon", 1, "--keys", 3, "--top", 2).exception
+    )
+    assert "for --popularity" in str(
+        run("plan", "--users", 9, "--keys", 3, "--epsilon", 1, "--popularity", 0.1).exception
+    )
+    for lacking in ((), ("--users", 9), ("--epsilon", 1), ("--popularity", 0.1)):
+        assert "or one of them and --popularity" in str(run(*ASKED, *lacking).exception)
+    assert "from 2 to 512" in str(
+        run("plan", "--open", "--users", 9, "--epsilon", 1, "--longest", 1).exception
+    )
+    nobody = run(*ASKED, "--users", 9, "--epsilon", 5)
+    assert "nothing" in nobody.output
+    assert "caps=Caps(campaign=5)" in nobody.output
 
 
 def test_a_file_is_sent_level_by_level_and_everybody_answers_once(tmp_path):

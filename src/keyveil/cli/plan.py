@@ -13,6 +13,7 @@ import click
 
 from keyveil.cli.columns import column_options, read_own, tell
 from keyveil.cli.promising import central_options, promised
+from keyveil.cli.searching import check_said, plan_search, search_options
 from keyveil.cli.segmenting import breakdown_options, broken_down, tell_broken_down
 from keyveil.cli.settings import want_option
 from keyveil.cli.simulate import parse_range
@@ -21,6 +22,7 @@ from keyveil.errors import PlanError
 
 if TYPE_CHECKING:
     from keyveil.plan import Crowd, Plan
+    from keyveil.plan.searching import Search
     from keyveil.series import Series
     from keyveil.shuffle import Shuffled
     from keyveil.simulate.pairs import Reading
@@ -70,12 +72,16 @@ if TYPE_CHECKING:
 @central_options
 @series_option
 @breakdown_options
+@search_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option(
     "--plot", type=click.Path(path_type=Path, dir_okay=False), help="Write errors against users as SVG."
 )
 @column_options
+@click.pass_context
 def plan(
+    context: click.Context,
+    /,
     users: int | None,
     keys: int | None,
     epsilon: str | None,
@@ -99,6 +105,9 @@ def plan(
     said_series: str | None,
     segments: int | None,
     pairs: bool,
+    is_open: bool,
+    longest: int,
+    popularity: float | None,
     **columns: Any,
 ) -> None:
     """Predict errors and choose a mechanism; of --users, --epsilon and --error one may be left out.
@@ -111,6 +120,20 @@ def plan(
     from keyveil.plan import make_plan
     from keyveil.plan.draft import MOST_BIAS, find_range
 
+    check_said(context, is_open)
+    if is_open:
+        searched = plan_search(
+            users=users,
+            epsilon=epsilon,
+            pairs_per_user=pairs_per_user or 1,
+            longest=longest,
+            popularity=popularity,
+            as_json=as_json,
+        )
+        if write is not None:
+            _write_search(searched, write, parse_range(value_range), unit)
+            click.echo(f"wrote {write}", err=True)
+        return
     hidden = promised(central, delta, batch, honest)
     budget = None if epsilon is None else float(parse_epsilon(epsilon, where="--epsilon"))
     reading = None
@@ -246,6 +269,39 @@ def _write(
     keys = [f"key {number}" for number in range(1, made.n_keys + 1)]
     draft = draft_plan(made, keys=keys, value_range=value_range or (0.0, 1.0), name=path.stem, why=why)
     write_new(path, in_waves(draft, series, devices).to_toml())
+
+
+def _write_search(
+    search: Search, path: Path, value_range: tuple[float, float] | None, unit: str | None
+) -> None:
+    """A search as a campaign."""
+    from keyveil.campaign import OPEN
+    from keyveil.cli.files import write_new
+    from keyveil.plan.draft import WHY, Draft
+
+    why = {
+        **WHY,
+        "keys": "nobody knows the list",
+        "other": "a release has a row for all other keys as it is",
+        "pairs_per_user": "how many keys a report speaks for; longer records are sampled down to it",
+        "longest": "how many bits of a key are said",
+        "mechanism": f"keys that {100 * search.detectable():.2g} % hold are found, with nine chances in ten",
+    }
+    if value_range is None:
+        why["value_range"] = "replace it by your values' range"
+    draft = Draft(
+        name=path.stem,
+        epsilon=float(search.epsilon),
+        keys=OPEN,
+        value_range=value_range or (0.0, 1.0),
+        unit=unit,
+        pairs_per_user=search.pairs_per_user,
+        mechanism=OPEN,
+        options={"longest": search.longest},
+        users=search.users,
+        why=why,
+    )
+    write_new(path, draft.to_toml())
 
 
 def _parse_skew(text: str) -> float:

@@ -1,17 +1,180 @@
-"""`keyveil simulate --open`: what a search would have found of keys that nobody listed."""
+"""Keys that nobody listed: `keyveil simulate --open` searches data for them, `keyveil plan --open` says first
+which popularity will be found.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from keyveil.errors import DomainError
+from keyveil.errors import DomainError, PlanError
 
 if TYPE_CHECKING:
+    from keyveil.plan.searching import Search
     from keyveil.simulate.population import Population
+
+# What a plan of a search heeds; all else is said of keys that are listed.
+_PLANNED = ("is_open", "longest", "popularity", "users", "epsilon", "pairs_per_user", "value_range", "unit")
+_SAID_OPEN = ("longest", "popularity")
+
+
+def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--open` of `keyveil plan`, and what goes with it."""
+    for option in (
+        click.option(
+            "--popularity",
+            type=float,
+            metavar="SHARE",
+            help="With --open, the share of users that hold the rarest key which is to be found; leave out "
+            "--users or --epsilon.",
+        ),
+        click.option(
+            "--longest",
+            type=int,
+            default=96,
+            show_default=True,
+            help="With --open, how many bits of a key are said.",
+        ),
+        click.option("--open", "is_open", is_flag=True, help="Plan a search for keys that nobody listed."),
+    ):
+        command = option(command)
+    return command
+
+
+def check_said(context: click.Context, is_open: bool) -> None:
+    """Refuse options that do not go with a search, or with nothing else."""
+    options = {option.name: option.opts[-1] for option in context.command.params}
+    said = {name for name in options if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
+    if is_open and (others := sorted(options[name] for name in said - {*_PLANNED, "as_json", "write"})):
+        raise PlanError(f"--open plans a search for keys that nobody listed; leave out {', '.join(others)}")
+    if not is_open and (lost := [options[name] for name in _SAID_OPEN if name in said]):
+        raise PlanError(f"--open is missing, a search for keys that nobody listed, for {', '.join(lost)}")
+
+
+def plan_search(
+    *,
+    users: int | None,
+    epsilon: str | None,
+    pairs_per_user: int,
+    longest: int,
+    popularity: float | None,
+    as_json: bool,
+) -> Search:
+    """Work out what a search will find, and say it; what is left out follows from the popularity."""
+    from keyveil.domain import TextCode
+    from keyveil.numerics import parse_epsilon
+    from keyveil.plan.popularity import beside, fewest_users, least_epsilon
+    from keyveil.plan.searching import Search
+
+    TextCode(longest=longest)
+    budget = None if epsilon is None else parse_epsilon(epsilon, where="--epsilon")
+    if (users, budget).count(None) > (popularity is not None):
+        raise PlanError("say --users and --epsilon, or one of them and --popularity")
+    if users is None:
+        assert popularity is not None
+        found = fewest_users(popularity, epsilon=budget, longest=longest, pairs_per_user=pairs_per_user)
+    elif budget is None:
+        assert popularity is not None
+        found = least_epsilon(popularity, users=users, longest=longest, pairs_per_user=pairs_per_user)
+    else:
+        found = Search.of(epsilon=budget, longest=longest, pairs_per_user=pairs_per_user, users=users)
+    others = beside(found)
+    if as_json:
+        levels = [
+            {"bits": level.bits, "step": level.step, "share": float(level.share)} for level in found.levels()
+        ]
+        said = {
+            **_planned(found),
+            "pairs_per_user": pairs_per_user,
+            "longest": longest,
+            "popularity": popularity,
+            "kept": found.kept,
+            "levels": levels,
+            "beside": [_planned(each) for each in others],
+        }
+        click.echo(json.dumps(said, indent=2))
+    else:
+        _print_plan(found, others, popularity)
+    return found
+
+
+def _planned(search: Search) -> dict[str, Any]:
+    """What a search finds; nulls where it finds nothing."""
+    least = search.detectable()
+    return {
+        "users": search.users,
+        "epsilon": float(search.epsilon),
+        "detectable": least if least <= 1 else None,
+        "frequency_error": search.error(least) if least <= 1 else None,
+        "rounds": len(search.levels()) + 1,
+        "measuring_share": float(search.left),
+    }
+
+
+def _print_plan(found: Search, others: list[Search], popularity: float | None) -> None:
+    from keyveil.cli.console import output, table
+    from keyveil.client import Caps
+    from keyveil.plan.searching import FALSE_SHARE, FOUND
+    from keyveil.plan.solve import guess_in_words
+
+    columns = ("users", "epsilon", "found if held by", "its error", "levels", "users that measure")
+    rows = [
+        (
+            f"{each.users:,}",
+            f"{float(each.epsilon):g}",
+            *_least(each),
+            str(len(each.levels())),
+            f"{float(each.left):.1%}",
+        )
+        for each in (found, *others)
+    ]
+    title = f"a search for keys of {found.longest} bits that nobody listed"
+    console, epsilon = output(), float(found.epsilon)
+    console.print(table(title, columns, rows))
+    bits = ", ".join(str(level.bits) for level in found.levels())
+    cap = Caps().campaign
+    for sentence in (
+        *_against(found, popularity),
+        f"found: with a chance of {100 * FOUND:.0f} % or more, if so many users answer; of the keys that are "
+        f"published at most {100 * FALSE_SHARE:.0f} % are false, on average",
+        f"levels ask for the first {bits} bits, a group of users each, and keep at most {found.kept} "
+        "beginnings; who is left measures what was found",
+        f"every user answers one round, for at most {found.pairs_per_user} of the keys that it holds, with "
+        f"the whole of epsilon {epsilon:g}",
+        guess_in_words(epsilon),
+        "a code that was learnt on public names takes about half the bits of plain text: plan with --longest "
+        "of such a code if there is one",
+    ):
+        console.print(f"- {sentence}")
+    if epsilon > cap:
+        console.print(
+            f"- a device tells one campaign at most epsilon {cap:g}: for this one an application says "
+            f"Reporter(..., caps=Caps(campaign={math.ceil(epsilon)})), and why"
+        )
+
+
+def _least(search: Search) -> tuple[str, str]:
+    least = search.detectable()
+    return (f"{least:.2%}", f"{search.error(least):.2%}") if least <= 1 else ("nothing", "-")
+
+
+def _against(found: Search, popularity: float | None) -> list[str]:
+    """Whether what is wanted is found, where it is said what that is."""
+    if popularity is None:
+        return []
+    asked = f"{found.users:,} users at epsilon {float(found.epsilon):g}"
+    if found.detectable() <= popularity:
+        return [f"{asked} are enough for keys that {100 * popularity:.3g} % of them hold"]
+    return [
+        f"{asked} do not find keys that {100 * popularity:.3g} % of them hold; leave out --users or "
+        "--epsilon to see how many it takes, or how large an epsilon"
+    ]
 
 
 def simulate_search(

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from keyveil.campaign import LARGEST_TEXT, MOST_KEYS, Campaign
+from keyveil.campaign import LARGEST_TEXT, MOST_KEYS, OPEN, Campaign
 from keyveil.methods import find_method
 from keyveil.plan.solve import Plan
 from keyveil.series import Series
@@ -57,11 +57,12 @@ class Draft:
     name: str
     epsilon: float
     keys: Sequence[str]
+    """A list of them, or "open"."""
     value_range: tuple[float, float]
     pairs_per_user: int
     mechanism: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    """The mechanism's own: cohorts, rho, bins."""
+    """The mechanism's own: cohorts, rho, bins, longest."""
     other: bool = False
     relayed: Mapping[str, Any] = field(default_factory=dict)
     """What is promised where a relay carries reports: relay, batch, central_epsilon, delta, honest."""
@@ -111,7 +112,7 @@ class Draft:
             "purpose": self.purpose,
             "expires": self.expires or in_days(_DAYS + self._days_of_waves),
             "epsilon": self.epsilon,
-            "keys": list(self.keys),
+            "keys": OPEN if self.keys == OPEN else list(self.keys),
             "other": self.other,
             "value_range": list(self.value_range),
             "unit": self.unit,

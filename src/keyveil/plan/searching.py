@@ -119,6 +119,11 @@ class Search:
             made.append(self.next_level(made[-1].bits if made else 0, self.kept if made else 1, left))
         return made
 
+    @property
+    def left(self) -> Fraction:
+        """The share of the users that all levels leave: they measure."""
+        return 1 - sum((level.share for level in self.levels()), Fraction(0))
+
     def mechanism(self, level: Level) -> PrefixBucket:
         """What a level asks with."""
         asked = CELLS_A_REPORT * self.users * float(level.share) / self.noise(0.0)
@@ -156,8 +161,7 @@ class Search:
     def chance(self, frequency: float) -> float:
         """How likely a key of this frequency is found."""
         levels = self.levels()
-        last = 1 - float(sum(level.share for level in levels))
-        passed = self.passes(frequency, last * self.users, self.kept)
+        passed = self.passes(frequency, float(self.left) * self.users, self.kept)
         for level in levels:
             users = max(1.0, self.users * float(level.share))
             cut = self.above_noise(cut_of(level.prefixes, self.kept), users)
@@ -183,6 +187,13 @@ class Search:
         cut = surely(tested) * math.sqrt(spread.frequency_noise / users)
         error = math.sqrt(spread.covariance(min(1.0, frequency), 0.0, users).frequency)
         return _NORMAL.cdf((frequency - cut) / error)
+
+    def error(self, frequency: float) -> float:
+        """The standard error of a found key's frequency: of the last group's noise, and of who is in it."""
+        users = max(1.0, float(self.left) * self.users)
+        return math.sqrt(
+            self._measured.covariance(frequency, 0.0, users).frequency + frequency * (1 - frequency) / users
+        )
 
     def detectable(self, chance: float = FOUND) -> float:
         """The least frequency that is found with this chance; above 1 where nothing is."""
