@@ -134,7 +134,7 @@ class About(Message, frozen=True):
     """The series that it is a wave of."""
     wave: int | None = None
     segments: list[str] = []
-    """The attributes that reports tell in the clear, by which results can be broken down."""
+    """The attributes by which results can be broken down, their labels in the clear or private."""
 
 
 class Progress(Message, frozen=True):
