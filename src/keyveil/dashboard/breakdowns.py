@@ -46,7 +46,7 @@ class AttributeColumns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BreakdownColumns(msgspec.Struct, frozen=True, kw_only=True):
-    """Every attribute that was asked for. `metadata.told` says whether labels are in the clear or private."""
+    """Every attribute that was asked for. The metadata say whether labels are private."""
 
     metadata: dict[str, Any]
     is_open: bool

@@ -5,7 +5,7 @@ import { figure, intervalMark, intervalMarks } from "./charts.js";
 import { h, nameNode, put, say, shortened, shown } from "./dom.js";
 import { count, digitsFor, percent, value } from "./format.js";
 import { PAINTS, swatch, SYMBOLS } from "./lines.js";
-import { choice, field, noReportYet } from "./parts.js";
+import { choice, field, ifNoReports, noReportYet } from "./parts.js";
 
 const CHART_KEYS = 8;
 const SHOWN = 50;
@@ -109,24 +109,12 @@ export async function drawSegments({ content, id, by, query, remember, signal })
     detail.querySelector("h2").focus();
     say(`${shown(apart.names[code])} in every segment`);
   };
-  content.append(
-    about(apart, by),
-    differences(apart, look),
-    chart,
-    detail,
-    cells(apart, { query, remember, look }),
-  );
+  content.append(about(apart, by), differences(apart, look), chart, detail, cells(apart, { query, remember, look }));
   const asked = Number(query.get("key") ?? "none");
   if (asked in apart.names) put(detail, oneKey(apart, asked));
   performance.mark("segments shown");
   await drawChart();
   addEventListener("theme", drawChart, { signal });
-}
-
-/** Nothing, where the answer is that nobody reported yet. */
-function ifNoReports(error) {
-  if (error.code !== "no-reports") throw error;
-  return null;
 }
 
 /** Whether labels are private, and what follows from it. */
@@ -260,13 +248,7 @@ async function dots(apart, width) {
       "ul",
       { class: "legend" },
       places.map((place, at) =>
-        h(
-          "li",
-          {},
-          swatch(at),
-          nameNode(apart.segments[place].value),
-          `, ${apart.sizeOf(place)}`,
-        ),
+        h("li", {}, swatch(at), nameNode(apart.segments[place].value), `, ${apart.sizeOf(place)}`),
       ),
     ),
     h(
