@@ -41,7 +41,7 @@ export const LAYERS = {
   "src/keyveil/dashboard/static": [
     ["app.js"],
     ["pages/*.js"],
-    ["segments.js"],
+    ["pairs.js", "segments.js"],
     ["lines.js"],
     ["charts.js", "found.js", "painting.js", "parts.js", "trends.js"],
     ["api.js", "dom.js", "format.js", "keyveil.js", "vendor/*.js", "theme.js"],

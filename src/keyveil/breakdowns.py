@@ -98,7 +98,7 @@ def break_down(
     """
     if campaign.segments is not None and not campaign.segments.is_clear:
         return _privately(campaign, history, by=by, post=post)
-    segments = clear_segments(campaign)
+    segments = segments_of(campaign)
     chosen = tuple(by) or segments.names
     method = find_method(campaign.mechanism)[0]
     protocol = campaign.protocol(history[0][0].protocol if campaign.has_several_rounds else None)
@@ -166,12 +166,11 @@ def _privately(campaign: Campaign, history: History, *, by: Sequence[str], post:
     return Breakdowns(releases=releases, users={attribute: users}, metadata=metadata)
 
 
-def clear_segments(campaign: Campaign) -> Segments:
-    """The segments of a campaign whose labels are in the clear, or a refusal."""
-    if campaign.segments is None or not campaign.segments.is_clear:
-        why = "has no segments" if campaign.segments is None else "has private segments"
+def segments_of(campaign: Campaign) -> Segments:
+    """The segments of a campaign, or a refusal."""
+    if campaign.segments is None:
         raise CampaignError(
-            f"campaign {campaign.id[:12]} {why}; a breakdown needs clear labels, at $.segments"
+            f"campaign {campaign.id[:12]} has no segments, at $.segments; read its release as a whole"
         )
     return campaign.segments
 

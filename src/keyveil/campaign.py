@@ -368,7 +368,7 @@ class Campaign:
     @cached_property
     def by_key(self) -> Campaign:
         """The same question about keys alone: what the totals of private segments are about."""
-        return replace(self, segments=None, is_described=True)
+        return self if self.segments is None else replace(self, segments=None, is_described=True)
 
     @property
     def display_names(self) -> tuple[str, ...]:

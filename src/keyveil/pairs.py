@@ -27,7 +27,8 @@ class PairsRelease(Table):
     how many times as many that is as by chance, `second_given_first` the share of the first key's holders who
     hold the second. `mean_first` is the mean of the first key among those who hold the second as well.
     Intervals are 95 %, each alone; `surely` speaks of all pairs: of 100 tables in which keys are held
-    by chance at most 5 say anything.
+    by chance at most 5 say anything. Where a campaign has names for people, so have `first_name` and
+    `second_name`.
     """
 
     columns: dict[str, Any]
@@ -61,6 +62,7 @@ def pairs_of(campaign: Campaign, release: Release) -> PairsRelease:
     columns: dict[str, Any] = {
         "first": [keys[a] for a, _ in crossing.held],
         "second": [keys[b] for _, b in crossing.held],
+        **_names(campaign, crossing),
         "both": np.clip(found.both, both_low, both_high),
         "both_low": both_low,
         "both_high": both_high,
@@ -82,3 +84,13 @@ def pairs_of(campaign: Campaign, release: Release) -> PairsRelease:
         }
     metadata = {**release.metadata, "false_alarms": FALSE_ALARMS, "shrunk": [TOWARDS_CHANCE]}
     return PairsRelease(columns=columns, metadata=metadata, found=found)
+
+
+def _names(campaign: Campaign, crossing: Pairs) -> dict[str, list[str]]:
+    """What both keys of every pair are called, for people, where that is said."""
+    if campaign.names is None:
+        return {}
+    # Keys by themselves have the first codes.
+    names = dict(zip(crossing.keys, campaign.display_names, strict=False))
+    first, second = zip(*crossing.held, strict=True)
+    return {"first_name": [names[key] for key in first], "second_name": [names[key] for key in second]}

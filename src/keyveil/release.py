@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -265,7 +266,7 @@ def release_found(
             "confidence": CONFIDENCE,
             "hostile_share": HOSTILE_SHARE,
             "post": list(shaped.steps),
-            "notes": [*outcome.notes, *_told(campaign)],
+            "notes": [*outcome.notes, *_told(asked)],
             **_bin_metadata(campaign.domain, outcome.distribution, values),
             **_found_metadata(campaign, outcome),
             **({"beyond": list(campaign.domain.value_range)} if campaign.beyond else {}),
@@ -274,9 +275,15 @@ def release_found(
 
 
 def _told(campaign: Campaign) -> list[str]:
-    """What reports said without noise, for whoever reads what they came to."""
-    if campaign.segments is None or not campaign.segments.is_clear:
+    """What reports said without noise, or what hiding it cost, for whoever reads what they came to."""
+    if campaign.segments is None:
         return []
+    if isinstance(campaign.domain.crossing, Labelled):
+        parts, hidden = len(campaign.domain.crossing.labels), ", ".join(campaign.segments.names)
+        return [
+            f"labels of {hidden} are private: numbers of everybody are sums over {parts} segments, about "
+            f"{math.sqrt(parts):.1f} times as noisy as without segments"
+        ]
     return [f"every report says {', '.join(campaign.segments.names)} in the clear: these are not private"]
 
 

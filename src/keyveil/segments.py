@@ -112,11 +112,6 @@ class Segments:
         """How many values each attribute declares that is told in the clear: those of all, or none."""
         return self.sizes if self.is_clear else ()
 
-    @property
-    def clear_names(self) -> tuple[str, ...]:
-        """The attributes that are told in the clear."""
-        return self.names if self.is_clear else ()
-
     def labels(self, said: Mapping[str, str | None]) -> tuple[int, ...]:
         """A user's label of each attribute: of what is not said, or not declared, 0."""
         own = (said.get(name) for name in self.names)

@@ -14,7 +14,7 @@ from keyveil.errors import MissingPackage
 # A spreadsheet runs a cell that begins with one of these as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 # Columns whose words are somebody else's.
-_WORDS = ("key", "name", "segment", "first", "second")
+_WORDS = ("key", "name", "segment", "first", "second", "first_name", "second_name")
 
 
 class Table:

@@ -18,8 +18,9 @@ OPERATIONS = [
     for method, operation in methods.items()
 ]
 ROLES = [role.value for role in Role]
-# What those who are let in hear, where it is a refusal all the same: no relay carries ids that were issued.
-AFTERWARDS = {"send_batch": "not-relayed"}
+# What those who are let in hear, where it is a refusal all the same: no relay carries ids that were issued,
+# and no pair is asked about.
+AFTERWARDS = {"send_batch": "not-relayed", "pairs": "bad-request"}
 
 
 class World:

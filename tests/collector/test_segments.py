@@ -6,11 +6,14 @@ from contextlib import contextmanager
 
 import pytest
 from collecting import WHO, Caller, make_reports
+from crossed import asking as crossed
 from segmented import crowd_of, random_campaign
 
+from keyveil.client import Reporter
 from keyveil.collector.campaigns.verify import verify
 from keyveil.collector.store import open_store
 from keyveil.collector.store.cells import pack, unpack
+from keyveil.numerics import two_sided_z
 from keyveil.segments import Segments
 from keyveil.tally.count import UNDECODED
 
@@ -161,7 +164,68 @@ def test_a_release_by_segments_is_long(told, form):
         assert answer.json["rows"] == json.loads(found.to_json())["rows"]
 
 
-def test_without_reports_or_clear_labels_there_is_nothing_to_break_down(caller):
+@pytest.fixture
+def hidden(caller):
+    """A campaign whose answers hide labels, and 600 reports: two of three from ios, who all hold maps."""
+    campaign = crossed(
+        **WHO,
+        ids="own",
+        epsilon=6.0,
+        keys=["maps", "mail"],
+        segments={"told": "private", "platform": ["ios", "web"]},
+    )
+    caller.create(campaign, uploads="open")
+    reports = [
+        Reporter(campaign, segments={"platform": "ios" if n % 3 else "web"}).report(
+            {"maps" if n % 3 else "mail": 30.0}
+        )
+        for n in range(600)
+    ]
+    assert set(caller.send(campaign, reports)) == {"accepted"}
+    return caller, campaign, reports
+
+
+def test_private_segments_are_sent_with_the_intervals_of_their_sizes(hidden):
+    caller, campaign, reports = hidden
+    path = f"/v1/campaigns/{campaign.id}"
+    assert caller("GET", f"{path}/about", token=caller.admin).json["segments"] == ["platform"]
+    expected = campaign.breakdowns(campaign.tally(reports), post="none")
+    for state in ("interim", None):
+        said = caller("GET", f"{path}/breakdowns?by=platform", token=caller.admin).json
+        assert said["metadata"].get("state") == state
+        assert said["metadata"]["told"] == "private"
+        assert (said["keys"], said["names"], said["is_open"]) == (["maps", "mail"],) * 2 + (bool(state),)
+        assert said["z_all"] == {"platform": pytest.approx(two_sided_z(1 - 0.05 / 6))}
+        (platform,) = said["attributes"]
+        assert [one["value"] for one in platform["segments"]] == ["ios", "web", "other"]
+        for one, true in zip(platform["segments"], (2 / 3, 1 / 3, 0), strict=True):
+            assert one["share"] == expected.metadata["segment_shares"][one["value"]]
+            assert one["share"][1] < one["share"][0] < one["share"][2]
+            # Six standard errors: a sound build fails in one of 10**9 runs.
+            reach = 6 * (one["share"][2] - one["share"][0]) / two_sided_z()
+            assert abs(one["share"][0] - true) < reach
+            if one["users"]:
+                release = expected.release("platform", one["value"])
+                assert one["columns"]["frequency"] == release.columns["frequency"].tolist()
+        assert platform["segments"][0]["users"] > platform["segments"][1]["users"] > 0
+        if state:
+            caller.close_round(campaign, 1)
+    assert caller("GET", f"{path}/breakdowns?by=colour", token=caller.admin).code == "bad-request"
+
+
+def test_a_release_of_private_segments_is_long_and_says_what_totals_cost(hidden):
+    caller, campaign, reports = hidden
+    path, found = f"/v1/campaigns/{campaign.id}/release", campaign.breakdowns(campaign.tally(reports))
+    long = caller("GET", f"{path}?format=csv&by=platform", token=caller.admin)
+    assert long.body.decode() == found.to_csv()
+    (note,) = caller("GET", path, token=caller.admin).json["metadata"]["notes"]
+    assert "sums over 3 segments, about 1.7 times as noisy as without" in note
+    results = caller("GET", f"/v1/campaigns/{campaign.id}/results", token=caller.admin).json
+    assert results["columns"]["key"] == ["maps", "mail"]
+    assert results["z_all"] == pytest.approx(two_sided_z(1 - 0.05 / 2))
+
+
+def test_without_reports_or_segments_there_is_nothing_to_break_down(caller):
     empty, plain = asking(2, name="empty"), asking(2, segments=None)
     for campaign in (empty, plain):
         caller.create(campaign, uploads="open")

@@ -5,7 +5,8 @@ import random
 
 import pytest
 from browsing import ask, expect, new_token, send, visiting
-from collecting import make_question
+from collecting import WHO, make_question
+from crossed import asking as crossed
 from hostile_names import NAMES
 from serving import Process
 
@@ -150,6 +151,44 @@ def test_segments_are_for_everybody(browser, told, theme, width):
         measured, faults = visitor.marks()
         assert measured > 3
         assert not faults, faults[:3]
+
+
+@pytest.fixture(scope="module")
+def hidden(told):
+    """The same collector, and a campaign whose answers hide the platform."""
+    campaign = crossed(
+        **WHO,
+        name="in private",
+        ids="own",
+        epsilon=6.0,
+        keys=[KEYS[1], "maps"],
+        segments={"told": "private", "platform": list(PLATFORMS)},
+    )
+    token, reports = told.create(campaign)["device_token"], []
+    for place, platform in enumerate(PLATFORMS):
+        device = Reporter(campaign, segments={"platform": platform})
+        reports += [device.report({KEYS[1] if place else "maps": 30.0}) for _ in range(300)]
+    send(told, campaign, reports, token)
+    return campaign
+
+
+def test_private_labels_are_called_hidden_and_sizes_have_intervals(browser, told, hidden):
+    (found,) = ask(told, f"/v1/campaigns/{hidden.id}/breakdowns?by=platform")["attributes"]
+    with visiting(browser, told.url, token=new_token(told, "analyst"), size=(320, 800)) as visitor:
+        page = visitor.go(f"/c/{hidden.id}/results?by=platform&key=1")
+        expect(page.locator(".note")).to_contain_text("These labels are private.")
+        expect(page.locator(".note")).to_contain_text("sums over 4 segments, about 2.0 times as noisy")
+        sizes = page.locator(".sizes li")
+        expect(sizes).to_have_count(4)
+        for place, segment in enumerate(found["segments"]):
+            low, high = (f"{100 * end:.1f}".replace("-", "\u2212") for end in segment["share"][1:])
+            assert f"{low} % to {high} %" in sizes.nth(place).inner_text()
+        expect(page.get_by_role("heading", name="maps in every segment")).to_be_visible()
+        expect(page.locator("table.heat tbody tr")).to_have_count(2)
+        visitor.fits("private segments")
+        assert not visitor.serious_faults()
+        page.get_by_label("Segments").select_option("")
+        expect(page.get_by_text("Note: labels of platform are private")).to_be_visible()
 
 
 def made_up(sent):

@@ -113,16 +113,22 @@ class Server:
 
 
 def write_release(
-    server: Server, find: Callable[[], str], out: Path, query: Mapping[str, str], interim: str
+    server: Server,
+    find: Callable[[], str],
+    out: Path,
+    query: Mapping[str, str],
+    interim: str,
+    *,
+    kind: str = "release",
 ) -> None:
     """Write the release of what `find` leads to, in the form that the file's name asks for.
 
-    `interim` says why its numbers will change, where it is not final.
+    `interim` says why its numbers will change, where it is not final; `kind` is what the address ends with.
     """
     form = out.suffix.removeprefix(".")
     if form not in _RELEASES:
         raise TallyError(f"expected a release to end with one of {', '.join(_RELEASES)}, got {out.name}")
-    said = server.download(f"{find()}/release?{urlencode({'format': form, **query})}", out)
+    said = server.download(f"{find()}/{kind}?{urlencode({'format': form, **query})}", out)
     if said.get("keyveil-state") == "open":
         click.echo(f"interim: {interim}", err=True)
     click.echo(f"wrote {out}", err=True)

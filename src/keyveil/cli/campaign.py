@@ -12,6 +12,8 @@ import click
 from keyveil.cli.asking import Server, print_answer, server_options, write_release
 from keyveil.errors import CampaignError, TallyError
 
+_INTERIM = "the campaign is open, and these numbers will change"
+
 
 @click.group()
 def campaign() -> None:
@@ -212,8 +214,28 @@ def release(
     query = {"post": post} | ({} if estimator is None else {"estimator": estimator})
     query |= {"by": ",".join(by)} if by else {}
     server = Server(url=url, token=token)
-    interim = "the campaign is open, and these numbers will change"
-    write_release(server, lambda: server.campaign(campaign), out, query, interim)
+    write_release(server, lambda: server.campaign(campaign), out, query, _INTERIM)
+
+
+@campaign.command()
+@click.argument("campaign")
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="The file to write; a table if left out.")
+@click.option(
+    "--top", type=click.IntRange(min=1), default=20, show_default=True, help="How many pairs the table shows."
+)
+@server_options
+def pairs(campaign: str, out: Path | None, top: int, url: str, token: str | None) -> None:
+    """Show which keys are held together, or write every pair: .json, .csv, .parquet or .arrow."""
+    server = Server(url=url, token=token)
+    if out is not None:
+        write_release(server, lambda: server.campaign(campaign), out, {}, _INTERIM, kind="pairs")
+        return
+    from keyveil.cli.estimate import show_pairs
+
+    found = server.ask("GET", f"{server.campaign(campaign)}/pairs")
+    show_pairs(sorted(found["rows"], key=lambda row: -row["lift_low"])[:top])
+    if found["metadata"].get("state") == "interim":
+        click.echo(f"interim: {_INTERIM}", err=True)
 
 
 @campaign.command()

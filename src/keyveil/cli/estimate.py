@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,7 +116,7 @@ def estimate(
     elif apart is not None:
         show_breakdowns(apart, made, top)
     elif both is not None:
-        show_pairs(both, top)
+        show_pairs(both.top(top))
     else:
         show_release(made, top)
     if not is_whole:
@@ -200,17 +201,17 @@ def show_breakdowns(apart: Breakdowns, whole: Release, top: int) -> None:
         output().print(table(f"People, by {attribute}: labels {labels}", heads, rows))
 
 
-def show_pairs(found: PairsRelease, top: int) -> None:
-    """The pairs with the largest sure lift: shares of users, lifts, and what is sure of all together."""
+def show_pairs(found: Sequence[Mapping[str, Any]]) -> None:
+    """Rows of pairs: shares of users, lifts, and what is sure of all together."""
     from rich.text import Text
 
     from keyveil.cli.console import output, printable, table
 
-    def share(row: dict[str, Any], name: str) -> str:
+    def share(row: Mapping[str, Any], name: str) -> str:
         low, high = row[f"{name}_low"], row[f"{name}_high"]
         return f"{100 * row[name]:.1f} % ({100 * low:.1f} .. {100 * high:.1f})"
 
-    def lift(row: dict[str, Any]) -> str:
+    def lift(row: Mapping[str, Any]) -> str:
         if row["lift"] is None:
             return "?"
         high = "?" if row["lift_high"] is None else f"{row['lift_high']:.2f}"
@@ -218,11 +219,11 @@ def show_pairs(found: PairsRelease, top: int) -> None:
 
     rows: list[tuple[Text | str, ...]] = [
         (
-            Text(printable(f"{row['first']} & {row['second']}")),
+            Text(printable(" & ".join(row.get(f"{key}_name", row[key]) for key in ("first", "second")))),
             share(row, "both"),
             lift(row),
             row["surely"],
         )
-        for row in found.top(top)
+        for row in found
     ]
     output().print(table("Held together", ("pair", "people", "lift", "surely, of all pairs"), rows))

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from keyveil.breakdowns import Breakdowns, clear_segments
+from keyveil.breakdowns import Breakdowns, segments_of
 from keyveil.campaign import Campaign
 from keyveil.estimate.breakdowns import Cells, most_different
 from keyveil.numerics import CONFIDENCE, two_sided_z
@@ -19,6 +19,8 @@ class SegmentColumns(msgspec.Struct, frozen=True, kw_only=True):
 
     value: str
     users: int
+    share: tuple[float, float, float] | None
+    """Where labels are private: the share of all users who are in it, and its 95 % interval."""
     columns: dict[str, list[Any]]
     """Empty where nobody reported from it."""
 
@@ -44,7 +46,7 @@ class AttributeColumns(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BreakdownColumns(msgspec.Struct, frozen=True, kw_only=True):
-    """Every attribute that was asked for. Labels are not private; what is noised is what users hold."""
+    """Every attribute that was asked for. The metadata say whether labels are private."""
 
     metadata: dict[str, Any]
     is_open: bool
@@ -61,14 +63,14 @@ class BreakdownColumns(msgspec.Struct, frozen=True, kw_only=True):
 
 def make_columns(campaign: Campaign, found: Breakdowns, *, is_open: bool) -> BreakdownColumns:
     """Breakdowns by columns."""
-    n_keys = campaign.domain.n_keys
-    segments = clear_segments(campaign)
+    asked, segments = campaign.by_key, segments_of(campaign)
+    n_keys, shares = asked.domain.n_keys, found.metadata.get("segment_shares", {})
     return BreakdownColumns(
         metadata=found.metadata,
         is_open=is_open,
-        value_range=campaign.domain.reach,
-        keys=list(campaign.domain.names),
-        names=list(campaign.display_names),
+        value_range=asked.domain.reach,
+        keys=list(asked.domain.names),
+        names=list(asked.display_names),
         z=two_sided_z(),
         z_all={
             name: two_sided_z(1 - (1 - CONFIDENCE) / (n_keys * len(segments.values(name))))
@@ -78,7 +80,12 @@ def make_columns(campaign: Campaign, found: Breakdowns, *, is_open: bool) -> Bre
             AttributeColumns(
                 attribute=attribute,
                 segments=[
-                    SegmentColumns(value=value, users=count, columns=_columns(found, attribute, value))
+                    SegmentColumns(
+                        value=value,
+                        users=count,
+                        share=shares.get(value),
+                        columns=_columns(found, attribute, value),
+                    )
                     for value, count in users.items()
                 ],
                 different=_different(found, attribute, list(users)),

@@ -59,13 +59,15 @@ def make_results(campaign: Campaign, release: Release, *, is_open: bool) -> Resu
     """A release, and what follows from it."""
     assert release.raw is not None
     best, worst = _ranks(release.raw)
+    # Where segments are private rows are sums over them: of keys alone.
+    n_keys = campaign.by_key.domain.n_keys
     return Results(
         metadata=release.metadata,
         is_open=is_open,
         value_range=campaign.domain.reach,
         purpose=campaign.purpose,
         z=two_sided_z(),
-        z_all=two_sided_z(1 - (1 - CONFIDENCE) / campaign.domain.n_keys),
+        z_all=two_sided_z(1 - (1 - CONFIDENCE) / n_keys),
         columns={
             name: np.asarray(column).tolist()
             for name, column in release.columns.items()

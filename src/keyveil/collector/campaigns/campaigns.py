@@ -150,7 +150,8 @@ class Campaigns:
             is_demo=self._context.settings.is_demo,
             series=known.series,
             wave=None if known.campaign.series is None else known.campaign.series.wave,
-            segments=[] if known.campaign.segments is None else list(known.campaign.segments.clear_names),
+            segments=[] if known.campaign.segments is None else list(known.campaign.segments.names),
+            has_pairs=known.campaign.pairs is not None,
         )
 
     def label(self, actor: str, id: str, label: str) -> None:

@@ -134,7 +134,9 @@ class About(Message, frozen=True):
     """The series that it is a wave of."""
     wave: int | None = None
     segments: list[str] = []
-    """The attributes that reports tell in the clear, by which results can be broken down."""
+    """The attributes by which results can be broken down, their labels in the clear or private."""
+    has_pairs: bool = False
+    """Whether it asks which keys are held together."""
 
 
 class Progress(Message, frozen=True):
@@ -337,6 +339,53 @@ class TallyDocument(Message, frozen=True):
     question: str
     n_reports: int
     cells: dict[str, Any]
+
+
+class PairRow(Message, frozen=True, kw_only=True):
+    """Two keys. Intervals are 95 %, each alone; what is not known is null, and so is an end without bound."""
+
+    first: str
+    second: str
+    first_name: str | None = None
+    """What people call them, where the campaign says so."""
+    second_name: str | None = None
+    both: float
+    """The share of users who hold both."""
+    both_low: float
+    both_high: float
+    both_raw: float
+    """Unbiased."""
+    both_shrunk: float
+    """Pulled towards chance, as far as all pairs together are near it."""
+    by_chance: float
+    """The share who would hold both if the one said nothing of the other."""
+    lift: float | None
+    """How many times as many hold both as by chance."""
+    lift_low: float
+    lift_high: float | None
+    surely: Literal["more often than by chance", "less often than by chance", ""]
+    """Of all pairs together: where keys are held by chance at most 5 of 100 tables say anything."""
+    second_given_first: float | None
+    """The share of the first key's holders who hold the second."""
+    second_given_first_low: float
+    second_given_first_high: float
+    first_given_second: float | None
+    first_given_second_low: float
+    first_given_second_high: float
+    mean_first: float | None
+    """The mean of the first key among those who hold the second as well."""
+    mean_first_low: float | None
+    mean_first_high: float | None
+    mean_second: float | None
+    mean_second_low: float | None
+    mean_second_high: float | None
+
+
+class PairsDocument(Message, frozen=True):
+    """Metadata and one row a pair of keys."""
+
+    metadata: dict[str, Any]
+    rows: list[PairRow]
 
 
 class ReleaseDocument(Message, frozen=True):

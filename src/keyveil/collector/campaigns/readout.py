@@ -18,10 +18,12 @@ from keyveil.dashboard.privacy import central_fields
 from keyveil.dashboard.reach import Reach, reach
 from keyveil.dashboard.results import make_results, pack
 from keyveil.errors import CampaignError, MechanismError, ProtocolError
+from keyveil.estimate import READABLE
+from keyveil.pairs import PairsRelease, pairs_of
 from keyveil.release import Release, release_found
 from keyveil.rounds import Round
+from keyveil.tables import Table
 from keyveil.tally import Tally
-from keyveil.trends import SeriesRelease
 
 # Packed results in the cache.
 _MOST_CACHED = 16
@@ -95,6 +97,14 @@ class ReadOut:
                 self._columns[name] = packed
         return packed
 
+    def pairs(self, id: str) -> tuple[PairsRelease, bool]:
+        """What the campaign found of pairs of keys, and whether more reports may still come."""
+        made, is_open = self.release(id, post=READABLE, estimator=None)
+        try:
+            return pairs_of(self._context.known(id).campaign, made), is_open
+        except CampaignError as error:
+            raise Problem("bad-request", str(error)) from None
+
     def central(self, id: str) -> CentralLoss | None:
         """What the collector can tell of one person, by the batches that came; None where none may come."""
         known = self._context.known(id)
@@ -149,8 +159,8 @@ def make_release(found: FoundOutcome, post: str) -> Release:
     return made if estimator is None else replace(made, metadata={**made.metadata, "estimator": estimator})
 
 
-def write_release(release: Release | SeriesRelease | Breakdowns, form: str) -> bytes:
-    """A release in one of `RELEASE_TYPES`."""
+def write_release(release: Table, form: str) -> bytes:
+    """A release, or a table that was made from one, in one of `RELEASE_TYPES`."""
     if form == "json":
         return release.to_json().encode()
     if form == "csv":

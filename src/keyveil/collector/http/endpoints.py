@@ -355,6 +355,23 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             "campaign-damaged",
         ),
     ),
+    Endpoint(
+        handler=handlers.pairs,
+        method="GET",
+        path=f"{_CAMPAIGN}/pairs",
+        summary="What the campaign found of pairs of keys: who holds both, lifts, one key given the other.",
+        roles=ANALYSTS,
+        query={"format": _choice(*RELEASE_TYPES)},
+        answers={kind: m.PairsDocument if kind == JSON else None for kind in RELEASE_TYPES.values()},
+        problems=(
+            "unknown-campaign",
+            "bad-request",
+            "no-reports",
+            "rounds-left",
+            "round-empty",
+            "campaign-damaged",
+        ),
+    ),
     # --- series ---
     Endpoint(
         handler=series_handlers.create_series,
@@ -641,7 +658,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         handler=handlers.breakdowns,
         method="GET",
         path=f"{_CAMPAIGN}/breakdowns",
-        summary="What the campaign found of every segment whose label is in the clear, by columns.",
+        summary="What the campaign found of every segment, by columns.",
         roles=ANALYSTS,
         query={"post": {**_TEXT, "default": "none"}, "by": _ATTRIBUTES},
         answers={JSON: BreakdownColumns},

@@ -303,6 +303,13 @@ async def breakdowns(app: Application, asked: AdmittedRequest) -> Response:
     return await _packed(app, asked, packed)
 
 
+async def pairs(app: Application, asked: AdmittedRequest) -> Response:
+    """What the campaign found of pairs of keys, as a file."""
+    form = asked.query["format"]
+    made, is_open = await app.work(app.collector.readout.pairs, asked.campaign)
+    return release_file(await app.work(write_release, made, form), form, is_open=is_open)
+
+
 async def _packed(app: Application, asked: AdmittedRequest, packed: bytes) -> Response:
     """JSON that is kept packed; as it was for those who do not unpack."""
     headers = {"cache-control": "no-store", "vary": "accept-encoding"}

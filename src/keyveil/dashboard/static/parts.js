@@ -33,6 +33,12 @@ export const noReportYet = (id) =>
     ),
   );
 
+/** Nothing, where the answer is that nobody reported yet. */
+export function ifNoReports(error) {
+  if (error.code !== "no-reports") throw error;
+  return null;
+}
+
 /** A labelled control. */
 export function field(label, control, note) {
   control.id ||= `f-${label.toLowerCase().replace(/[^a-z]+/g, "-")}`;

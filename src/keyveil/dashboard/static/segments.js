@@ -5,7 +5,7 @@ import { figure, intervalMark, intervalMarks } from "./charts.js";
 import { h, nameNode, put, say, shortened, shown } from "./dom.js";
 import { count, digitsFor, percent, value } from "./format.js";
 import { PAINTS, swatch, SYMBOLS } from "./lines.js";
-import { choice, field, noReportYet } from "./parts.js";
+import { choice, field, ifNoReports, noReportYet } from "./parts.js";
 
 const CHART_KEYS = 8;
 const SHOWN = 50;
@@ -22,6 +22,8 @@ class Apart {
     this.notes = sent.metadata.notes;
     this.z_all = sent.z_all;
     this.is_open = sent.is_open;
+    /** Whether answers hide labels, so that sizes of segments are estimates. */
+    this.isPrivate = sent.metadata.told === "private";
     this.segments = segments;
     /** The segments that somebody reported from, by place. */
     this.heard = [...segments.keys()].filter((place) => segments[place].columns.frequency);
@@ -42,6 +44,13 @@ class Apart {
 
   read(place, name, code) {
     return this.segments[place].columns[name][code];
+  }
+
+  /** How large a segment is, in words. */
+  sizeOf(place) {
+    const { users, share } = this.segments[place];
+    if (!this.isPrivate) return `${count(users)} reports`;
+    return `${percent(share[0], 1)} of people, ${percent(share[1], 1)} to ${percent(share[2], 1)}`;
   }
 
   /** Whether a cell may be one that nobody is in, looking at all cells of the attribute together. */
@@ -100,13 +109,7 @@ export async function drawSegments({ content, id, by, query, remember, signal })
     detail.querySelector("h2").focus();
     say(`${shown(apart.names[code])} in every segment`);
   };
-  content.append(
-    h("p", { class: "note" }, h("strong", {}, "These labels are not private."), " ", warning(by)),
-    differences(apart, look),
-    chart,
-    detail,
-    cells(apart, { query, remember, look }),
-  );
+  content.append(about(apart, by), differences(apart, look), chart, detail, cells(apart, { query, remember, look }));
   const asked = Number(query.get("key") ?? "none");
   if (asked in apart.names) put(detail, oneKey(apart, asked));
   performance.mark("segments shown");
@@ -114,15 +117,38 @@ export async function drawSegments({ content, id, by, query, remember, signal })
   addEventListener("theme", drawChart, { signal });
 }
 
-/** Nothing, where the answer is that nobody reported yet. */
-function ifNoReports(error) {
-  if (error.code !== "no-reports") throw error;
-  return null;
+/** Whether labels are private, and what follows from it. */
+function about(apart, by) {
+  if (!apart.isPrivate) {
+    return h(
+      "p",
+      { class: "note" },
+      h("strong", {}, "These labels are not private."),
+      ` Every report says its ${shown(by)} in the clear, and whoever reads the report knows it. `,
+      "What a person holds is noised as ever.",
+    );
+  }
+  const parts = apart.segments.length;
+  return h(
+    "section",
+    { class: "note" },
+    h(
+      "p",
+      {},
+      h("strong", {}, "These labels are private."),
+      ` Every answer hides its ${shown(by)} together with what a person holds, so the sizes of segments are ` +
+        `estimates. Numbers of everybody are sums over ${count(parts)} segments, about ` +
+        `${value(Math.sqrt(parts), 1)} times as noisy as without segments.`,
+    ),
+    h(
+      "ul",
+      { class: "sizes" },
+      apart.segments.map((segment, place) =>
+        h("li", {}, nameNode(segment.value), `: ${apart.sizeOf(place)}`, segment.users ? "." : "; too few to tell."),
+      ),
+    ),
+  );
 }
-
-const warning = (by) =>
-  `Every report says its ${shown(by)} in the clear, and whoever reads the report knows it. ` +
-  "What a person holds is noised as ever.";
 
 /** Where it differs, in words, with how often such a list is wrong. */
 function differences(apart, look) {
@@ -222,20 +248,14 @@ async function dots(apart, width) {
       "ul",
       { class: "legend" },
       places.map((place, at) =>
-        h(
-          "li",
-          {},
-          swatch(at),
-          nameNode(apart.segments[place].value),
-          `, ${count(apart.segments[place].users)} reports`,
-        ),
+        h("li", {}, swatch(at), nameNode(apart.segments[place].value), `, ${apart.sizeOf(place)}`),
       ),
     ),
     h(
       "p",
       { class: "muted" },
       "Marks are estimates, bars their 95 % intervals. Grey: within noise. ",
-      places.length < apart.heard.length && `The ${count(places.length)} segments with most reports; all are below.`,
+      places.length < apart.heard.length && `The ${count(places.length)} largest segments; all are below.`,
     ),
   );
 }
@@ -368,7 +388,8 @@ function oneKey(apart, code) {
     if (middle === null || (low <= from && high >= to)) return "anywhere in the range";
     return `${value(Math.min(Math.max(middle, low), high), digits)} (${value(low, digits)} to ${value(high, digits)})`;
   };
-  const titles = ["Segment", "Reports", "People", "95 % interval", "Against everybody, all cells at once"];
+  const size = apart.isPrivate ? "Reports, about" : "Reports";
+  const titles = ["Segment", size, "People", "95 % interval", "Against everybody, all cells at once"];
   return h(
     "section",
     { class: "card" },

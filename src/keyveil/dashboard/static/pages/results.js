@@ -3,6 +3,7 @@ import { figure, intervalMark, intervalMarks, spreadFigure } from "../charts.js"
 import { download, h, nameNode, put, say, shortened, shown } from "../dom.js";
 import { Found } from "../found.js";
 import { count, digitsFor, fileName, percent, short, value } from "../format.js";
+import { drawPairs } from "../pairs.js";
 import { choice, field, noReportYet, tile, tiles } from "../parts.js";
 import { drawSegments } from "../segments.js";
 
@@ -34,6 +35,12 @@ export async function draw({ content, params: { id }, about, query, remember, si
     Object.entries({ ...DEFAULTS, q: "" }).map(([name, usual]) => [name, query.get(name) ?? usual]),
   );
   const by = about.segments.includes(query.get("by")) ? query.get("by") : "";
+  const isOfPairs = about.has_pairs && query.get("view") === "pairs";
+  if (about.has_pairs) content.append(pairSwitch(isOfPairs, remember, redraw));
+  if (isOfPairs) {
+    await drawPairs({ content, id, query, remember, signal });
+    return;
+  }
   if (about.segments.length) content.append(segmentSwitch(about.segments, by, remember, redraw));
   if (by) {
     await drawSegments({ content, id, by, query, remember, signal });
@@ -60,6 +67,20 @@ export async function draw({ content, params: { id }, about, query, remember, si
   view.onFit = drawChart;
   view.show();
   await drawChart();
+}
+
+/** Keys one by one, or what is held together. */
+function pairSwitch(isOfPairs, remember, redraw) {
+  const options = [
+    ["", "keys"],
+    ["pairs", "pairs of keys"],
+  ];
+  const which = choice("view", options, isOfPairs ? "pairs" : "");
+  which.addEventListener("change", () => {
+    remember({ view: which.value, by: "", key: "", pair: "", q: "", show: "" });
+    redraw();
+  });
+  return h("div", { class: "controls" }, field("Look at", which));
 }
 
 /** Everybody together, or the segments of an attribute side by side. */
