@@ -16,10 +16,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from keyveil.domain import UNDITHERED, Labelled
-from keyveil.errors import CampaignError, ProtocolError
+from keyveil.errors import CampaignError, DomainError, ProtocolError
 from keyveil.estimate import READABLE, Estimates
-from keyveil.estimate.breakdowns import by_segment, segment_shares
+from keyveil.estimate.breakdowns import (
+    by_segment,
+    design_effect,
+    represent,
+    segment_shares,
+    weights_of,
+)
 from keyveil.methods import Method, find_method
 from keyveil.numerics import CONFIDENCE, two_sided_z
 from keyveil.protocols import History, Outcome, Round
@@ -164,6 +172,40 @@ def _privately(campaign: Campaign, history: History, *, by: Sequence[str], post:
     ends = zip(crossing.labels, shares, shares - reach, shares + reach, strict=True)
     metadata["segment_shares"] = {value: [float(end) for end in of] for value, *of in ends}
     return Breakdowns(releases=releases, users={attribute: users}, metadata=metadata)
+
+
+def represented(
+    campaign: Campaign, apart: Breakdowns, attribute: str, sizes: Mapping[str, float], *, post: str = READABLE
+) -> Release:
+    """The release of a population whose segments have known sizes, counts or shares, from a breakdown of it.
+
+    Each segment counts by its size instead of by its reports; the metadata's `design_effect` says how many
+    times the variance is that of counting by reports.
+    """
+    weights = weights_of(list(apart.users[attribute]), sizes)
+    found = apart.estimates(attribute)
+    heard = np.array([value in found for value in apart.users[attribute]])
+    unheard = [value for value, size in zip(apart.users[attribute], weights * ~heard, strict=True) if size]
+    if unheard:
+        raise DomainError(
+            f'expected reports from every segment with a size, got none from "{unheard[0]}"; '
+            "say 0 for it, or wait for its reports"
+        )
+    raw = represent(list(found.values()), weights[heard])
+    asked = campaign if campaign.clear_labels else campaign.by_key
+    made = release_found(
+        asked, Outcome(raw=raw, published=raw), epsilon_exact=apart.metadata["epsilon_exact"], post=post
+    )
+    users = np.array([float(estimates.n_reports) for estimates in found.values()])
+    return replace(
+        made,
+        metadata={
+            **made.metadata,
+            "campaign": campaign.id,
+            "sizes": dict(zip(apart.users[attribute], weights.tolist(), strict=True)),
+            "design_effect": design_effect(users, weights[heard]),
+        },
+    )
 
 
 def segments_of(campaign: Campaign) -> Segments:

@@ -122,3 +122,64 @@ def test_simulations_score_every_segment_by_itself(pairs):
         command, ["simulate", str(pairs), "--mechanism", "kvue", "--epsilon", "4", "--segment", "colour"]
     )
     assert 'lacks the column "colour" that --segment names' in str(refused.exception)
+
+
+@pytest.fixture
+def known(campaign, tmp_path):
+    """A campaign of one attribute, and reports: 600 of android, 200 of ios, of other 100."""
+    text = campaign.read_text().replace('country = ["de"]\n', "")
+    path, rows = tmp_path / "known.toml", ["user,key,value,platform"]
+    path.write_text(text)
+    for user in range(900):
+        platform = "android" if user < 600 else "ios" if user < 800 else "web"
+        rows.append(f"{user},{'mail' if platform == 'android' else 'maps'},15,{platform}")
+    (tmp_path / "known.csv").write_text("\n".join(rows) + "\n")
+    assert keyveil("perturb", path, tmp_path / "known.csv", "-o", tmp_path / "known.parquet").exit_code == 0
+    return path, tmp_path / "known.parquet"
+
+
+def totals(known, tmp_path, rows, *more):
+    sizes = tmp_path / "sizes.csv"
+    sizes.write_text("segment,size\n" + rows)
+    return CliRunner().invoke(
+        command, ["estimate", *map(str, known), "--by", "platform", "--sizes", str(sizes), "--json", *more]
+    )
+
+
+def test_segments_of_known_sizes_count_by_them(known, tmp_path):
+    """Nobody of android holds maps, and two in three reports are theirs; of the population one in ten is."""
+    plain = json.loads(keyveil("estimate", *known, "--post", "none", "--json").stdout)
+    shown = totals(known, tmp_path, "android,10\nios,60\nother,30\n", "--post", "none")
+    assert shown.exit_code == 0, shown.output
+    assert "2.44 times the variance" in shown.stderr
+    said = json.loads(shown.stdout)
+    assert said["metadata"]["sizes"] == {"android": 0.1, "ios": 0.6, "other": 0.3}
+    assert "represent" in said["metadata"]["post"]
+    (before,), (after,) = ([row for row in each["rows"] if row["key"] == "maps"] for each in (plain, said))
+    for row, truth in ((before, 1 / 3), (after, 0.9)):
+        assert abs(row["frequency"] - truth) < 5 * row["frequency_se"]
+    assert after["frequency_low"] > before["frequency_high"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ("android,10\nios,60\n", 'the size of segment "other" is missing'),
+        ("android,10\nios,60\nother,30\nplan 9,1\n", 'no segment is called "plan 9"'),
+        ("android,10\nandroid,60\nother,30\n", 'says "android" a second time'),
+        ("android,many\nios,2\nother,1\n", "row 1 of sizes.csv needs a segment and a number"),
+        ("android,0\nios,0\nother,0\n", "not all of them 0"),
+    ],
+)
+def test_sizes_that_say_nothing_are_refused(known, tmp_path, rows, why):
+    refused = totals(known, tmp_path, rows)
+    assert refused.exit_code != 0
+    assert why in str(refused.exception)
+
+
+def test_sizes_need_one_attribute(known, tmp_path):
+    (tmp_path / "sizes.csv").write_text("segment,size\nandroid,1\n")
+    refused = CliRunner().invoke(
+        command, ["estimate", *map(str, known), "--sizes", str(tmp_path / "sizes.csv")]
+    )
+    assert "name it with --by ATTRIBUTE" in str(refused.exception)

@@ -54,6 +54,12 @@ _FORMS = (".csv", ".json", ".parquet", ".arrow")
     multiple=True,
     help="A row a segment and key, of the segments of this attribute; may be repeated.",
 )
+@click.option(
+    "--sizes",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="With --by: totals of a population whose segments are as large as this says: columns segment, size.",
+)
 @click.option("--pairs", is_flag=True, help="A row a pair of keys, where the campaign asks about pairs.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 @click.option("--strict", is_flag=True, help="Stop at the first report that is refused.")
@@ -70,6 +76,7 @@ def estimate(
     quantiles: str,
     bins: bool,
     by: tuple[str, ...],
+    sizes: Path | None,
     pairs: bool,
     as_json: bool,
     strict: bool,
@@ -80,11 +87,12 @@ def estimate(
     A campaign of several rounds needs what was exported of each: a file holds the reports of one round.
     Reports that do not answer are counted by reason and left out; then the exit status is 1.
     """
-    from keyveil.breakdowns import break_down
+    from keyveil.breakdowns import break_down, represented
     from keyveil.campaign import Campaign
     from keyveil.cli.counting import count_files, follow_rounds, read_tally
     from keyveil.pairs import pairs_of
     from keyveil.release import release_outcome
+    from keyveil.simulate.pairs import sizes_in
 
     if out is not None and out.suffix not in _FORMS:
         raise TallyError(f"expected a release to end with one of {', '.join(_FORMS)}, got {out.name}")
@@ -105,7 +113,13 @@ def estimate(
         n_reports, is_whole = total.n_reports, counted.is_whole
     if by and pairs:
         raise CampaignError("--by and --pairs are two tables; ask for one")
+    if sizes is not None and len(by) != 1:
+        raise CampaignError("--sizes are those of one attribute's segments; name it with --by ATTRIBUTE")
     apart = break_down(asked, history, by=by, post=post, quantiles=parts) if by else None
+    if apart is not None and sizes is not None:
+        made, apart = represented(asked, apart, by[0], sizes_in(sizes), post=post), None
+        effect = made.metadata["design_effect"]
+        click.echo(f"counted by known sizes: {effect:.2f} times the variance of counting reports", err=True)
     both = pairs_of(asked, made) if pairs else None
     shown = apart or both or made
     if out is not None:

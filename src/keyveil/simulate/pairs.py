@@ -199,6 +199,22 @@ def segments_in(path: str | Path, column: str) -> Segments:
     return Segments.in_clear(named, values[:MOST_VALUES])
 
 
+def sizes_in(path: str | Path) -> dict[str, float]:
+    """How large segments are, from a file of two columns: segment, and size (a count or a share)."""
+    path = Path(path)
+    cells = read_table(path).cells
+    here = list(cells.column_names)
+    names, numbers = (cells[_named(here, part, part, path)].to_pylist() for part in ("segment", "size"))
+    sizes: dict[str, float] = {}
+    for row, (name, number) in enumerate(zip(names, numbers, strict=True), start=1):
+        if name is None or isinstance(number, bool) or not isinstance(number, (int, float)):
+            raise PairsError(f"row {row} of {path.name} needs a segment and a number, its size")
+        if str(name) in sizes:
+            raise PairsError(f'row {row} of {path.name} says "{str(name)[:40]}" a second time; say each once')
+        sizes[str(name)] = float(number)
+    return sizes
+
+
 # --- columns ---
 
 
