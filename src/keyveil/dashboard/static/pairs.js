@@ -4,9 +4,8 @@ import { get } from "./api.js";
 import { intervalMark } from "./charts.js";
 import { h, nameNode, put, say, shortened, shown } from "./dom.js";
 import { count, digitsFor, percent, value } from "./format.js";
-import { choice, field, ifNoReports, noReportYet } from "./parts.js";
+import { ifNoReports, noReportYet, searched } from "./parts.js";
 
-const SHOWN = 50;
 const MOST_SAID = 10;
 // A matrix of more keys is no picture; every pair is in the list.
 const MATRIX_KEYS = 64;
@@ -334,85 +333,24 @@ function onePair(held, place) {
 
 /** Every pair, the surest first. */
 function list(held, { query, remember, look }) {
-  const search = h("input", {
-    type: "search",
-    id: "q",
-    value: query.get("q") ?? "",
-    placeholder: "Key",
-    autocomplete: "off",
-  });
-  const which = choice(
-    "which",
-    [
-      ["all", "all pairs"],
-      ["sure", "pairs that are sure"],
-    ],
-    query.get("show") ?? "all",
-  );
-  const body = h("tbody");
-  const status = h("p", { class: "muted", role: "status" });
-  const pager = h("div", { class: "pager" });
-  let most = SHOWN;
-  const more = h(
-    "button",
-    {
-      type: "button",
-      onclick: () => {
-        most += SHOWN;
-        show();
-      },
-    },
-    `Show ${SHOWN} more`,
-  );
-  const show = () => {
-    const wanted = search.value.trim().toLowerCase();
-    const fitting = held.order.filter(
-      (place) =>
-        (which.value === "all" || held.rows[place].surely) &&
-        (!wanted || held.namesOf(place).some((name) => name.toLowerCase().includes(wanted))),
-    );
-    put(
-      body,
-      fitting.slice(0, most).map((place) => line(held, place, look)),
-    );
-    put(
-      status,
-      fitting.length
-        ? `${count(fitting.length)} pairs; ${count(Math.min(most, fitting.length))} shown.`
-        : "No pair fits.",
-    );
-    put(pager, fitting.length > most && more);
-    remember({ q: wanted, show: which.value }, { show: "all" });
-  };
-  search.addEventListener("input", show);
-  which.addEventListener("change", show);
-  show();
   const titles = ["Pair", "People with both", "95 % interval", "Lift", "95 % interval", "Of all pairs"];
-  return h(
-    "section",
-    {},
-    h("h2", {}, "Every pair"),
-    h("div", { class: "controls" }, field("Search", search), field("Show", which)),
-    status,
-    h(
-      "div",
-      { class: "scroll", role: "region", "aria-label": "Every pair", tabindex: 0 },
-      h(
-        "table",
-        { class: "keys every-pair" },
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            titles.map((title, at) => h("th", { scope: "col", class: at === 1 || at === 3 ? "number" : null }, title)),
-          ),
-        ),
-        body,
-      ),
-    ),
-    pager,
+  return searched(
+    {
+      title: "Every pair",
+      what: "pair",
+      options: [
+        ["all", "all pairs"],
+        ["sure", "pairs that are sure"],
+      ],
+      order: held.order,
+      fits: (place, wanted, which) =>
+        (which === "all" || held.rows[place].surely) &&
+        (!wanted || held.namesOf(place).some((name) => name.toLowerCase().includes(wanted))),
+      line: (place) => line(held, place, look),
+      look: "keys every-pair",
+      heads: titles.map((title, at) => h("th", { scope: "col", class: at === 1 || at === 3 ? "number" : null }, title)),
+    },
+    { query, remember },
   );
 }
 

@@ -62,6 +62,74 @@ export function choice(id, options, value) {
   return made;
 }
 
+// Rows of a searched table that are drawn at once, and with every "more".
+const ROWS = 50;
+
+/**
+ * A table that is searched by key, narrowed by a choice and drawn part by part; the address remembers both.
+ *
+ * @param {object} of
+ * @param {string} of.title
+ * @param {string} of.what what a row is, for "50 pairs"; the plural has an s
+ * @param {[string, string][]} of.options the choice, everything first, named "all"
+ * @param {number[]} of.order the rows
+ * @param {(row: number, wanted: string, which: string) => unknown} of.fits whether a row is wanted
+ * @param {(row: number) => Element} of.line
+ * @param {string} of.look the table's class
+ * @param {Element[]} of.heads
+ * @param {Element} [of.note] what stands below
+ * @param {{ query: URLSearchParams, remember: (said: object, usual: object) => void }} place
+ */
+export function searched({ title, what, options, order, fits, line, look, heads, note }, { query, remember }) {
+  const search = h("input", {
+    type: "search",
+    id: "q",
+    value: query.get("q") ?? "",
+    placeholder: "Key",
+    autocomplete: "off",
+  });
+  const which = choice("which", options, query.get("show") ?? "all");
+  const body = h("tbody");
+  const status = h("p", { class: "muted", role: "status" });
+  const pager = h("div", { class: "pager" });
+  let most = ROWS;
+  const show = () => {
+    const wanted = search.value.trim().toLowerCase();
+    const fitting = order.filter((row) => fits(row, wanted, which.value));
+    put(body, fitting.slice(0, most).map(line));
+    put(
+      status,
+      fitting.length
+        ? `${count(fitting.length)} ${what}s; ${count(Math.min(most, fitting.length))} shown.`
+        : `No ${what} fits.`,
+    );
+    put(pager, fitting.length > most && more);
+    remember({ q: wanted, show: which.value }, { show: "all" });
+  };
+  const showMore = () => {
+    most += ROWS;
+    show();
+  };
+  const more = h("button", { type: "button", onclick: showMore }, `Show ${ROWS} more`);
+  search.addEventListener("input", show);
+  which.addEventListener("change", show);
+  show();
+  return h(
+    "section",
+    {},
+    h("h2", {}, title),
+    h("div", { class: "controls" }, field("Search", search), field("Show", which)),
+    status,
+    h(
+      "div",
+      { class: "scroll", role: "region", "aria-label": title, tabindex: 0 },
+      h("table", { class: look }, h("thead", {}, h("tr", {}, heads)), body),
+    ),
+    pager,
+    note,
+  );
+}
+
 /** Ask before something that cannot be undone; resolves to whether the answer was yes. */
 export function confirm(title, words, yes) {
   return new Promise((resolve) => {

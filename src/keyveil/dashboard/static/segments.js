@@ -5,10 +5,9 @@ import { figure, intervalMark, intervalMarks } from "./charts.js";
 import { h, nameNode, put, say, shortened, shown } from "./dom.js";
 import { count, digitsFor, percent, value } from "./format.js";
 import { PAINTS, swatch, SYMBOLS } from "./lines.js";
-import { choice, field, ifNoReports, noReportYet } from "./parts.js";
+import { ifNoReports, noReportYet, searched } from "./parts.js";
 
 const CHART_KEYS = 8;
-const SHOWN = 50;
 const MOST_SAID = 10;
 // Shades of a cell, from few people to the most of any.
 const SHADES = 5;
@@ -262,94 +261,35 @@ async function dots(apart, width) {
 
 /** Every key in every segment, shaded by how many hold it. */
 function cells(apart, { query, remember, look }) {
-  const search = h("input", {
-    type: "search",
-    id: "q",
-    value: query.get("q") ?? "",
-    placeholder: "Key",
-    autocomplete: "off",
-  });
-  const which = choice(
-    "which",
-    [
-      ["all", "all keys"],
-      ["differ", "keys that differ"],
-    ],
-    query.get("show") ?? "all",
-  );
   const differing = new Set(apart.different.map(({ key }) => key));
-  const body = h("tbody");
-  const status = h("p", { class: "muted", role: "status" });
-  const pager = h("div", { class: "pager" });
-  let most = SHOWN;
-  const more = h(
-    "button",
+  return searched(
     {
-      type: "button",
-      onclick: () => {
-        most += SHOWN;
-        show();
-      },
-    },
-    `Show ${SHOWN} more`,
-  );
-  const show = () => {
-    const wanted = search.value.trim().toLowerCase();
-    const fitting = apart.order.filter(
-      (code) =>
-        (!wanted || apart.names[code].toLowerCase().includes(wanted)) && (which.value === "all" || differing.has(code)),
-    );
-    put(
-      body,
-      fitting.slice(0, most).map((code) => cellsOf(apart, code, look)),
-    );
-    put(
-      status,
-      fitting.length
-        ? `${count(fitting.length)} keys; ${count(Math.min(most, fitting.length))} shown.`
-        : "No key fits.",
-    );
-    put(pager, fitting.length > most && more);
-    remember({ q: wanted, show: which.value }, { show: "all" });
-  };
-  search.addEventListener("input", show);
-  which.addEventListener("change", show);
-  show();
-  return h(
-    "section",
-    {},
-    h("h2", {}, "Every key in every segment"),
-    h("div", { class: "controls" }, field("Search", search), field("Show", which)),
-    status,
-    h(
-      "div",
-      { class: "scroll", role: "region", "aria-label": "Every key in every segment", tabindex: 0 },
-      h(
-        "table",
-        { class: "keys heat" },
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            h("th", { scope: "col", dataset: { key: "" } }, "Key"),
-            apart.heard.map((place) =>
-              h("th", { scope: "col", class: "number" }, nameNode(shortened(apart.segments[place].value))),
-            ),
-          ),
+      title: "Every key in every segment",
+      what: "key",
+      options: [
+        ["all", "all keys"],
+        ["differ", "keys that differ"],
+      ],
+      order: apart.order,
+      fits: (code, wanted, which) =>
+        (!wanted || apart.names[code].toLowerCase().includes(wanted)) && (which === "all" || differing.has(code)),
+      line: (code) => cellsOf(apart, code, look),
+      look: "keys heat",
+      heads: [
+        h("th", { scope: "col", dataset: { key: "" } }, "Key"),
+        ...apart.heard.map((place) =>
+          h("th", { scope: "col", class: "number" }, nameNode(shortened(apart.segments[place].value))),
         ),
-        body,
+      ],
+      note: h(
+        "p",
+        { class: "muted" },
+        "% of a segment's people, the darker the more; grey: may be a key that nobody of the segment " +
+          "holds. \u25b2 and \u25bc: surely more or fewer than of everybody. A key leads to its intervals. ",
+        apart.notes.map((note) => `Note: ${note}. `),
       ),
-    ),
-    pager,
-    h(
-      "p",
-      { class: "muted" },
-      "% of a segment's people, the darker the more; grey: may be a key that nobody of the segment " +
-        "holds. \u25b2 and \u25bc: surely more or fewer than of everybody. A key leads to its intervals. ",
-      apart.notes.map((note) => `Note: ${note}. `),
-    ),
+    },
+    { query, remember },
   );
 }
 
